@@ -46,8 +46,7 @@ class Engine(Part):
       its first token is known; called by the engine, now and whenever it has asked to be told of the request again
     - `reserve(self, mine, world, g, now)`, with reserve_first: who gets room before a step where outputs are made,
       which `prebleexp.sim.pulling.reserve` is told; called by the engine, who tells `computes` and `computed` there
-      what is computed of prompts. If GPUs may be lost, `sever(self, mine, world, row, now) -> int` hands over to
-      `prebleexp.sim.severing.severed`, so that it is compiled where it is needed alone
+      what is computed of prompts. If GPUs may be lost, it needs `cancel`
     - `fetch(self, mine, world, request, now) -> int`, `offload(self, mine, world, g, now)`,
       `landed(self, mine, world, subject, now)`, `heard(self, mine, world, subject, now)` and
       `part(self, mine, world, request, now)`, needed only where tiers stand behind the caches: what of a waiting

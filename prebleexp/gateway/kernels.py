@@ -2,11 +2,11 @@
 
 | function | when it is called |
 | --- | --- |
-| `arrive` | a request is due; whether it is let in, or comes again |
-| `join` | it was lost with its GPU, of which routers have heard, or given back; whether it waits or comes again |
+| `arrive` | a request is due; whether it waits, or comes again, or is turned away |
+| `join` | it was lost with its GPU, of which routers have heard, or given back; likewise |
 | `offer` | a router is free and a GPU may get somebody: who is next? |
-| `waits` | a router is free for a request that was offered: does it wait still? |
-| `leave` | a router has answered about a request, or it gave up; whether it was refused and comes again |
+| `misses` | a router is free for a request that was offered: has it left the queue since? |
+| `leave` | a router has answered about a request, or it gave up; whether it is here all the same |
 | `release` | something has ended, so that the router may be asked about everybody again |
 | `expire` | a timer rings |
 | `hear` | a request that was sent is finished, cancelled or lost |
@@ -24,7 +24,7 @@ from prebleexp.gateway.lanes import begin_round, chosen, come_back, insert, pass
 from prebleexp.gateway.prefixes import longest, remember
 from prebleexp.gateway.retries import begin, comes_again, comes_back, over, succeeds
 from prebleexp.gateway.shares import count_tokens, enter, pay, settle_up
-from prebleexp.sim.answers import HOLD, REFUSE
+from prebleexp.sim.answers import HOLD, REFUSE, TURNED_AWAY, WAITS
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.events import EXPIRE, key, push
 from prebleexp.sim.notices import FINISHED
@@ -44,23 +44,22 @@ def arrive(self: Any, mine: Books, world: World, request: int, now: float) -> in
 
 @compiled
 def _attempt(mine: Books, world: World, request: int, now: float) -> int:
-    """0: it is refused, and comes no more."""
     why = refused(mine, world, request, now)
     if why == 0:
         _queue(mine, world, request, now)
-        return 1
+        return WAITS
     again = comes_again(mine, world, request, now)
     mine.requests[request].refused_by = 0 if again != 0 else why
-    return again
+    return WAITS if again != 0 else TURNED_AWAY
 
 
 @compiled
 def join(self: Any, mine: Books, world: World, request: int, now: float) -> int:
     is_lost = LOST in (world.jobs[request].state, world.jobs[leg_of(world, request)].state)
     if mine.again.terms.retries > 0 and is_lost:
-        return comes_again(mine, world, request, now)
+        return WAITS if comes_again(mine, world, request, now) != 0 else TURNED_AWAY
     _queue(mine, world, request, now)
-    return 1
+    return WAITS
 
 
 @compiled
@@ -108,26 +107,26 @@ def offer(self: Any, mine: Books, world: World, now: float) -> int:
 
 
 @compiled
-def waits(self: Any, mine: Books, world: World, request: int) -> int:
+def misses(self: Any, mine: Books, world: World, request: int) -> int:
     one = mine.requests[request]
     if one.waits == 0:
         one.offered = 0
     elif one.asked != mine.control.rounds:
         one.asked = mine.control.rounds
         mine.control.asked += 1
-    return int(one.waits)
+    return int(one.waits == 0)
 
 
 @compiled
 def leave(self: Any, mine: Books, world: World, request: int, answer: int) -> int:
-    """`answer`: the GPU it is for, REFUSE, HOLD: it stays, or NONE: it gave up. 1: nothing comes of that, since it was
-    refused or expired while the router decided, and comes again."""
+    """`answer`: the GPU it is for, REFUSE, HOLD: it stays, or NONE: it gave up. 1: nothing comes of that, since it
+    stays, or was refused, or expired while the router decided, and comes again."""
     one = mine.requests[request]
     one.offered = 0
     if answer == HOLD:
         if one.waits != 0 and one.asked != mine.control.rounds:
             come_back(mine, one.lane, request)
-        return 0
+        return 1
     if mine.requests[request].waits != 0:
         _take_out(mine, world, request)
     elif answer != NONE:
@@ -181,7 +180,7 @@ def expire(self: Any, mine: Books, world: World, request: int, now: float) -> in
         one.again_s = np.nan
         if one.away != 0:
             comes_back(mine, request)
-            if _attempt(mine, world, request, now) == 0:
+            if _attempt(mine, world, request, now) == TURNED_AWAY:
                 _end(mine, world, request, REFUSED)
         return 1
     if one.rings_s == now:

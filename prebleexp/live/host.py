@@ -104,9 +104,9 @@ class Host:
             submit_s=0.0,
             decision_s=0.0,
             unit_s=np.zeros(4),
-            gated=False,
             timers=0,
             max_in_flight=0,
+            singly=False,
             watched=False,
         )
         engines = [Plug(None, None, None, addresses.ENGINE, {}) for _ in range(gpus)]

@@ -23,7 +23,8 @@ from prebleexp.sim.objects import Wanted
 
 # ---------------------------------------------------------------- calling through an address
 def caller(restype: Any) -> Any:
-    """`call(address, *arguments)`: what the function at that address returns; an error in it is the caller's."""
+    """`call(address, *arguments)`: what the function at that address returns, 0 if there is none; an error in it is the
+    caller's."""
 
     @intrinsic
     def call(typing: Any, address: Any, *arguments: Any) -> tuple[Any, Any]:
@@ -31,15 +32,20 @@ def caller(restype: Any) -> Any:
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             kind = context.call_conv.get_function_type(restype, kinds)
-            pointer = builder.inttoptr(values[0], kind.as_pointer())
-            given = [
-                context.cast(builder, one, before, after)
-                for one, before, after in zip(cgutils.unpack_tuple(builder, values[1]), arguments, kinds, strict=True)
-            ]
-            status, value = context.call_conv.call_function(builder, pointer, restype, kinds, given)
-            with cgutils.if_unlikely(builder, status.is_error):
-                context.call_conv.return_status_propagate(builder, status)
-            return value
+            answer = cgutils.alloca_once_value(builder, context.get_constant_null(restype))
+            with cgutils.if_likely(builder, cgutils.is_not_null(builder, values[0])):
+                pointer = builder.inttoptr(values[0], kind.as_pointer())
+                given = [
+                    context.cast(builder, one, before, after)
+                    for one, before, after in zip(
+                        cgutils.unpack_tuple(builder, values[1]), arguments, kinds, strict=True
+                    )
+                ]
+                status, value = context.call_conv.call_function(builder, pointer, restype, kinds, given)
+                with cgutils.if_unlikely(builder, status.is_error):
+                    context.call_conv.return_status_propagate(builder, status)
+                builder.store(value, answer)
+            return builder.load(answer)
 
         return restype(address, types.StarArgTuple(arguments)), generate
 

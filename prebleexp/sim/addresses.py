@@ -13,7 +13,9 @@ ROUTER = np.dtype([*((name, np.int64) for name in _OF_ROUTERS), ("hears", np.int
 BOOKS = np.dtype([(name, np.int64) for name in ("own", "whose", "write", "age", "lacks_room")], align=True)
 
 _OF_ENGINES = ("own", "submit", "begin", "end", "settle", "lacks_room", "cancel", "decode")
-_OF_POOLS = ("pull", "push", "reserve", "arrive", "let_go", "found", "hear", "sever")
+_OF_POOLS = ("pull", "push", "reserve", "arrive", "let_go", "found", "hear")
+_OF_HANDOFFS = ("placed", "waits", "computed", "lost_on_the_way", "is_lost", "goes_on", "refused", "expire")
+HANDOFF = np.dtype([(name, np.int64) for name in ("own", *_OF_HANDOFFS)], align=True)
 DECIDER = np.dtype([(name, np.int64) for name in ("own", "goes")], align=True)
 
 _OF_TIERS = ("fetch", "offload", "landed", "heard", "part")
@@ -27,7 +29,7 @@ LINK = np.dtype([(name, np.int64) for name in _OF_LINKS], align=True)
 
 PAIRING = np.dtype([(name, np.int64) for name in ("own", "pair")], align=True)
 
-_OF_GATEWAYS = ("own", "arrive", "join", "offer", "waits", "leave", "release", "expire", "hear")
+_OF_GATEWAYS = ("own", "arrive", "join", "offer", "misses", "leave", "release", "expire", "hear")
 GATEWAY = np.dtype([(name, np.int64) for name in _OF_GATEWAYS], align=True)
 
 COST = np.dtype(

@@ -19,8 +19,7 @@ def enter(world: World, request: int, is_sent: int) -> None:
     world.control.most = max(world.control.most, sent.outstanding)
     if sent.outstanding == world.rules.max_in_flight:
         world.control.stale = 1
-    if len(world.routers) > 1:
-        call_none(world.books.write, world.books.own, world, request, 1, is_sent)
+    call_none(world.books.write, world.books.own, world, request, 1, is_sent)
 
 
 @compiled
@@ -32,5 +31,4 @@ def strike(world: World, request: int) -> None:
     sent.tokens -= seen.prompt_tokens
     if sent.outstanding == world.rules.max_in_flight - 1:
         world.control.stale = world.control.offering = 1
-    if len(world.routers) > 1:
-        call_none(world.books.write, world.books.own, world, request, -1, 0)
+    call_none(world.books.write, world.books.own, world, request, -1, 0)

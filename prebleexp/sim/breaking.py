@@ -27,26 +27,34 @@ UNREAD = (State.QUEUED, State.RUNNING)
 
 def unread(world: World, g: int) -> Longs:
     """Requests whose KV a GPU holds, or has taken blocks for, in the order in which they came."""
-    if world.pools.legs == 0:
-        return np.zeros(0, np.int64)
-    n, jobs, gpus = world.pools.requests, world.jobs, world.seen.requests.gpu
-    waits = np.isin(jobs.state[:n], (State.HELD, State.RESERVED)) & (jobs.reached[n:] != 0)
-    if len(world.tiers.fetches):  # what comes from there is of this GPU's own
-        waits &= world.tiers.fetches.coming[:n] == 0
-    found = np.flatnonzero(waits & ((gpus[n:] == g) | (gpus[:n] == g)))
-    return found[np.argsort(jobs.number[found])]
+    return _in_order(world, _unread(world, g))
+
+
+def _unread(world: World, g: int) -> Any:
+    """(n,) whether a request is one of these; (0,) without pools."""
+    n, legs, jobs, gpus = world.pools.legs, _legs(world), world.jobs, world.seen.requests.gpu
+    waits = np.isin(jobs.state[:n], (State.HELD, State.RESERVED)) & (jobs.reached[legs] != 0)
+    waits[np.flatnonzero(world.tiers.fetches.coming[:n])] = False  # what comes from there is of this GPU's own
+    return waits & ((gpus[legs] == g) | (gpus[:n] == g))
+
+
+def _legs(world: World) -> slice:
+    return slice(world.pools.legs, 2 * world.pools.legs)
+
+
+def _in_order(world: World, wanted: Any) -> Longs:
+    found = np.flatnonzero(wanted)
+    return found[np.argsort(world.jobs.number[found])]
 
 
 def torn(world: World, g: int) -> Longs:
-    """Requests that are lost with a GPU, whoever else has a part in them: those, and with RESERVE_FIRST those whose
+    """Requests that are lost with a GPU, whoever else has a part in them: those, and, with RESERVE_FIRST, those whose
     prompt is not computed, of which both GPUs know."""
-    if world.pools.protocol != RESERVE_FIRST:
-        return unread(world, g)
-    n, jobs, gpus = world.pools.requests, world.jobs, world.seen.requests.gpu
-    waits = np.isin(jobs.state[:n], (State.QUEUED, State.RESERVED, State.LOST)) & np.isin(jobs.state[n:], UNREAD)
-    there = (gpus == g) & (jobs.reached != 0)
-    found = np.flatnonzero((waits | (jobs.state[:n] == State.RESERVED)) & (there[:n] | there[n:]))
-    return found[np.argsort(jobs.number[found])]
+    n, legs, jobs = world.pools.legs, _legs(world), world.jobs
+    waits = np.isin(jobs.state[:n], (State.QUEUED, State.LOST)) & np.isin(jobs.state[legs], UNREAD)
+    waits |= (jobs.state[:n] == State.RESERVED) & (jobs.state[legs] != State.FINISHED)
+    there = (world.seen.requests.gpu == g) & (jobs.reached != 0)
+    return _in_order(world, _unread(world, g) | (waits & (there[:n] | there[legs])))
 
 
 def break_off(world: World, engines: Emptied, request: int) -> int:
@@ -120,9 +128,8 @@ def keep_shown(world: World, rows: Any) -> None:
 
 def _waits(world: World, row: int) -> bool:
     """Whether it is a request of which both GPUs know, and its prompt is not computed."""
-    n = world.pools.requests
-    both = world.pools.protocol == RESERVE_FIRST and row < n
-    return bool(both and world.jobs[n + row].state in UNREAD)
+    n = world.pools.legs
+    return bool(row < n and world.jobs[n + row].state in UNREAD)
 
 
 def _leave_router(world: World, request: int) -> None:

@@ -32,9 +32,8 @@ from prebleexp.sim import records as of
 from prebleexp.sim.breaking import break_off, given_back, keep_shown, lost_row, torn, unread
 from prebleexp.sim.emptied import Emptied
 from prebleexp.sim.events import CHANGE, key, with_event
-from prebleexp.sim.hearing import is_lost
+from prebleexp.sim.hearing import tell_of_loss
 from prebleexp.sim.history import Change, Decision, GpuState, changes_of
-from prebleexp.sim.pools import request_of
 from prebleexp.sim.states import State
 from prebleexp.sim.tiers import is_lending, is_loading
 from prebleexp.sim.types import Longs, records
@@ -183,7 +182,7 @@ class Changes:
             elsewhere = np.array(self._lost_with.pop(g, []), np.int64)
             elsewhere = elsewhere[jobs.state[elsewhere] == State.LOST]
         for row in _in_order(world, np.concatenate([np.flatnonzero(lost), elsewhere])):
-            _tell_of_loss(world, engines, row)
+            tell_of_loss(engines.handle, lost_row(world, engines, row))
         if is_down:
             world.servers[g].gone = 1
             self._change(world, g, False)
@@ -196,7 +195,7 @@ class Changes:
             self._drained_s[g], self._at_s[READY][g] = now, np.nan
             if self._terms.requeue:
                 for row in _in_order(world, given_back(world, engines, g)):
-                    _tell_of_loss(world, engines, row)
+                    tell_of_loss(engines.handle, lost_row(world, engines, row))
             if self._terms.drain_s < math.inf:
                 self._plan(block, LIMIT, g, now + self._terms.drain_s)
         self._change(block.value, g, False)
@@ -317,18 +316,6 @@ def _in_order(world: of.World, rows: Longs) -> list[int]:
     """The rows, in order of arrival of their requests."""
     requests = rows % world.pools.requests
     return [int(row) for row in rows[np.argsort(world.jobs.number[requests], kind="stable")]]
-
-
-def _tell_of_loss(world: of.World, engines: Emptied, row: int) -> None:
-    """A row was lost, or given back: routers hear of it, and of what else of it they have in their books."""
-    requests, row = world.seen.requests, lost_row(world, engines, row)
-    at, other = int(requests[row].gpu), request_of(engines.handle, row)
-    if row != other and world.jobs[other].state == State.UNROUTED and requests[other].gpu != of.NONE:
-        _tell(world, notices.LOST, other, int(requests[other].gpu))  # its GPU is rid of it
-    if at == of.NONE:  # no router has it in its book
-        is_lost(engines.handle, row)
-    else:
-        _tell(world, notices.LOST, row, at)
 
 
 def _tell(world: Any, kind: int, request: int, g: int) -> None:

@@ -20,7 +20,7 @@ from prebleexp.sim.touching import touch
 def decode(world: World, most: int) -> int:
     """Take such steps, at most so many, until another event is next, or routers are to hear of something; how many."""
     control, events, rules = world.control, world.events, world.rules
-    if rules.gated or rules.follow or rules.watched or world.gaps.each or world.lists[HELD].head != NONE:
+    if rules.singly or world.gaps.each or world.lists[HELD].head != NONE:
         return 0  # whoever is held is asked for again whenever a step ends
     until, steps = min(world.sessions.control.time, world.links.control.time), 0
     while steps < most and control.events > 0 and control.news == 0:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from prebleexp.sim.answers import WITHDRAWN
 from prebleexp.sim.events import DECIDED, kind_of, subject_of
-from prebleexp.sim.pools import PREFILL, PULL
+from prebleexp.sim.pools import PREFILL
 from prebleexp.sim.records import NONE
 from prebleexp.sim.states import State
 from prebleexp.sim.types import Floats, Longs
@@ -43,12 +43,9 @@ def waiting(world: Any) -> tuple[int, int]:
     """Requests that have come and are not sent anywhere; and, with roles, those of which another GPU is still to be
     chosen, of whatever role is asked about second."""
     pools, sent, present = world.pools, world.seen.sent.outstanding, int(world.control.present)
-    if pools.legs == 0:
-        return present - int(sent.sum()), 0
-    outputs_first = not pools.prompts_first
-    second = sum((row >= pools.requests) == outputs_first for row in _asked_about(world))
-    away = sent.sum() if pools.protocol == PULL and not outputs_first else sent[pools.roles != PREFILL].sum()
-    return present - int(away) - (0 if outputs_first else second), second  # who waits for a prompt's GPU has one
+    second = sum(row - row % pools.requests != pools.first for row in _asked_about(world))
+    away = sent[pools.roles != PREFILL].sum() if pools.both_at_arrival else sent.sum()
+    return present - int(away) - (second if pools.first else 0), second  # who waits for a prompt's GPU has one
 
 
 def _asked_about(world: Any) -> Iterator[int]:

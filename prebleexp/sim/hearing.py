@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from prebleexp.sim.answers import PASSES, TURNED_AWAY
 from prebleexp.sim.book import strike
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.events import REACHED, key, push
 from prebleexp.sim.moves import is_over, routed_anew
 from prebleexp.sim.moves import join as join_moved
 from prebleexp.sim.moves import leave as leave_moved
+from prebleexp.sim.news import tell
 from prebleexp.sim.notices import (
     CANCELLED,
     COPIED,
@@ -25,8 +26,7 @@ from prebleexp.sim.notices import (
     SUBJECTS,
 )
 from prebleexp.sim.plug import call_int, call_none
-from prebleexp.sim.pools import PULL, RESERVE_FIRST, decodes, leg_of, prefills, request_of
-from prebleexp.sim.pulling import let_go
+from prebleexp.sim.pools import asked_first, decodes, request_of
 from prebleexp.sim.records import NONE, World
 from prebleexp.sim.router_queue import join, router_of
 from prebleexp.sim.router_records import COMMON
@@ -34,80 +34,71 @@ from prebleexp.sim.running_mean import learn
 from prebleexp.sim.sessions import ended, failed
 from prebleexp.sim.types import State
 
-UNROUTED, KEPT, GONE_WITH_IT = int(State.UNROUTED), int(State.HELD), int(State.LOST)
+UNROUTED, GONE_WITH_IT = int(State.UNROUTED), int(State.LOST)
+
+
+@compiled
+def tell_of_loss(world: World, row: int) -> None:
+    """A row is lost, or was given back: routers hear of it, and before of its request's other one, if that was sent
+    somewhere and is nowhere."""
+    requests, other = world.seen.requests, request_of(world, row)
+    if other != row and world.jobs[other].state == UNROUTED and requests[other].gpu != NONE:
+        tell(world, LOST, other, int(requests[other].gpu), 0)
+    if requests[row].gpu == NONE:  # no router has it in its book
+        is_lost(world, row)
+    else:
+        tell(world, LOST, row, int(requests[row].gpu), 0)
 
 
 @compiled
 def is_lost(world: World, row: int) -> None:
-    """The router has heard that a request is lost: it is routed again, from its beginning, or that was its end. One
-    that was given back is not lost, and routed again whatever the rules."""
-    control, job, request = world.control, world.jobs[row], request_of(world, row)
-    first = leg_of(world, request)
-    if first != row and job.state == UNROUTED:  # its prompt is lost, and its GPU is rid of it
-        world.seen.requests[row].gpu = NONE
-        return
-    job.reached = 0
-    routed_anew(world, row)
-    if first != row and job.state == KEPT:  # it was given back; its prompt's KV is there still
-        world.seen.requests[row].gpu = NONE
-        world.arrivals[row] = control.now
-        join(world, COMMON, row)
-        return
-    if world.rules.gated and world.seen.requests[row].gpu == NONE:  # it waited for a router, who has told nobody
-        call_none(world.gateway.hear, world.gateway.own, world, LOST, request)
-    routed_anew(world, first)
-    asked = first if world.pools.prompts_first else request
-    if (world.rules.retry or job.state != GONE_WITH_IT) and _joins_again(world, asked):
-        _begin_anew(world, row)
-        whole, made = world.jobs[first], world.jobs[request]
-        if whole.shown > made.shown and first == row:  # it was served as a whole
-            made.ttft_s = whole.ttft_s if np.isnan(made.ttft_s) else made.ttft_s
-            made.latency_s, made.output_seen, made.shown = whole.latency_s, whole.output_seen, whole.shown
-            world.seen.requests[request].output_seen = whole.output_seen
-        if first != row:  # nobody saw what its prompt's leg brought
-            leg = world.jobs[first]
-            leg.ttft_s = leg.latency_s = leg.finish_s = np.nan
-            leg.output_seen = leg.shown = job.shown
-            if world.pools.protocol == PULL and world.seen.requests[first].gpu != NONE:
-                let_go(world, request)
-            _begin_anew(world, first)
-    else:
-        failed(world, request)
+    """The router has heard of it: the request is routed again, from its beginning, or that was its end."""
+    handoff = world.pools.handoff
+    if call_int(handoff.is_lost, handoff.own, world, row, world.control.now) == 0:
+        is_lost_alone(world, row, row)
 
 
 @compiled
-def _begin_anew(world: World, row: int) -> None:
+def is_lost_alone(world: World, row: int, request: int) -> bool:
+    """Whether the request has another attempt, by the rules for lost ones; one that was given back has, whatever
+    these are."""
+    world.jobs[row].reached = 0
+    routed_anew(world, row)
+    if world.seen.requests[row].gpu == NONE:  # it waited for a router, who has told nobody
+        call_none(world.gateway.hear, world.gateway.own, world, LOST, request)
+    becomes, gateway = TURNED_AWAY, world.gateway
+    if world.rules.retry or world.jobs[row].state != GONE_WITH_IT:
+        becomes = call_int(gateway.join, gateway.own, world, request, world.control.now)
+    if becomes == TURNED_AWAY:
+        failed(world, request)
+        return False
+    if becomes == PASSES:
+        join(world, COMMON, asked_first(world, request))
+    begin_anew(world, row)
+    return True
+
+
+@compiled
+def begin_anew(world: World, row: int) -> None:
     job, seen = world.jobs[row], world.seen.requests[row]
     job.state, job.reached, seen.gpu = UNROUTED, 0, NONE
     seen.ttft_s = seen.latency_s = np.nan  # the latter a prompt's leg had that was computed
-
-
-@compiled
-def _joins_again(world: World, request: int) -> bool:
-    """Whether a lost request has another attempt."""
-    gateway = world.gateway
-    if world.rules.gated:
-        return call_int(gateway.join, gateway.own, world, request_of(world, request), world.control.now) != 0
-    join(world, COMMON, request)
-    return True
 
 
 # ---------------------------------------------------------------- hearing
 @compiled
 def hear(world: World, kind: int, request: int) -> None:
     """The routers' books, before a policy hears of it."""
-    if len(world.routers) > 1:
-        call_none(world.books.age, world.books.own, world, world.control.now)
+    call_none(world.books.age, world.books.own, world, world.control.now)
     if kind in (FINISHED, CANCELLED, LOST):
-        g = int(world.seen.requests[request].gpu)
+        handoff = world.pools.handoff
         strike(world, request)
-        part = prefills(world, g) and (kind == FINISHED or world.pools.both_at_arrival)
-        given_back = kind == LOST and world.jobs[request].state == KEPT
-        if world.rules.gated and not part and not given_back:
-            call_none(world.gateway.hear, world.gateway.own, world, kind, request_of(world, request))
-        if kind == LOST or part:
+        if call_int(handoff.goes_on, handoff.own, world, kind, request) != 0:
             return
         request = request_of(world, request)
+        call_none(world.gateway.hear, world.gateway.own, world, kind, request)
+        if kind == LOST:
+            return
         if kind == CANCELLED:
             failed(world, request)
             return
@@ -130,7 +121,7 @@ def hearers(world: World, kind: int, request: int, g: int) -> tuple[int, int]:
             return 0, len(world.policies)
         g %= gpus
     first = routers if decodes(world, g) else 0
-    if routers == 1 or SUBJECTS[kind] != OF_REQUEST:
+    if SUBJECTS[kind] != OF_REQUEST:
         return first, first + routers
     first += router_of(world, request)
     return first, first + 1
@@ -144,21 +135,12 @@ def is_silent(world: World, kind: int, request: int, routed: int) -> bool:
 
 @compiled
 def go_on(world: World, kind: int, request: int) -> None:
-    """The policy has heard of it: it may be asked about the request once more. Where a prompt is computed, its KV is
-    held, and who makes the output is asked for or, if it was chosen before, told of it."""
+    """The policy has heard of it, and may be asked about the request once more."""
     if kind == LOST:
         is_lost(world, request)
-    if kind != FINISHED or not prefills(world, int(world.seen.requests[request].gpu)):
-        return
-    if world.pools.protocol == RESERVE_FIRST:
-        return  # it is on its way
-    whole = request_of(world, request)
-    world.jobs[whole].state = KEPT
-    if world.pools.both_at_arrival:
-        push(world.events, world.control, world.control.now, key(REACHED, whole))
-        return
-    world.arrivals[whole] = world.control.now
-    join(world, COMMON, whole)
+    elif kind == FINISHED:
+        handoff = world.pools.handoff
+        call_none(handoff.computed, handoff.own, world, request, world.control.now)
 
 
 @compiled

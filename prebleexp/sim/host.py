@@ -23,7 +23,7 @@ from prebleexp.sim.records import NONE, World
 from prebleexp.sim.routers import Routers
 from prebleexp.sim.rules import Rules
 from prebleexp.sim.scaling import Scaling
-from prebleexp.sim.signatures import DECIDER, GATEWAY, LINK, SENDING, WORLD
+from prebleexp.sim.signatures import DECIDER, GATEWAY, HANDOFF, LINK, SENDING, WORLD
 from prebleexp.sim.warming import Warming
 
 Pausing = Callable[[], object]
@@ -46,6 +46,7 @@ class Host:
         if given.pools is not None:
             policies.append(given.pools.decode_policy)
             refined, expected = refined_of_legs(refined, given.pools.whole), told_of_legs(expected, given.pools.whole)
+        follow = any(one.reads_lengths and (one.follows_running or refined is not None) for one in policies)
         rules = Rules(
             end_s=float(given.duration_s) if given.horizon == "stop" else math.inf,
             last_start_s=float(given.duration_s) if len(given.workload.after_ids) else math.inf,
@@ -53,7 +54,7 @@ class Host:
             pause=pause,
             mean_window_s=float(lengths.window_s),
             mean_per_prefix=bool(lengths.per_prefix),
-            follow=any(one.reads_lengths and (one.follows_running or refined is not None) for one in policies),
+            follow=follow,
             overhead=MODES[overhead.mode],
             prediction_s=float(overhead.prediction_s),
             retry=given.retries,
@@ -62,9 +63,9 @@ class Host:
             submit_s=float(overhead.prediction_s) if overhead.mode == "serial" else 0.0,
             decision_s=float(overhead.decision_s),
             unit_s=np.array(overhead.unit_s),
-            gated=given.gateway is not None,
             timers=0 if given.gateway is None else given.gateway.timers,
             max_in_flight=0 if given.gateway is None else given.gateway.most_in_flight,
+            singly=given.gateway is not None or follow or watched,
             watched=watched,
         )
         self.batcher = engine
@@ -124,7 +125,10 @@ class Host:
         self.warming = None if given.before is None else Warming(given, self.world, self.changes, self._find_candidates)
 
     def _pools(self, of: Disaggregation, requests: int, counts: list[int]) -> Pools:
-        made = of.pools(requests, counts)
+        from prebleexp.sim import handoff  # few runs have it: others need not import it
+
+        self.handoff = Plug(None, handoff, None, addresses.HANDOFF, HANDOFF[of.protocol])
+        made = of.pools(requests, counts)._replace(handoff=self.handoff.record)
         if of.prompts_first:
             return made
         self.decider = Plug(None, deciding, None, addresses.DECIDER, DECIDER)
@@ -224,7 +228,7 @@ class Host:
         may_get = found if most == 0 else found & (state.seen.sent["outstanding"] < most)
         if split:
             outputs = state.pools.roles == DECODE
-            prompts_first = state.pools.prompts_first  # whoever is asked about second has passed the gateway
+            prompts_first = state.pools.first > 0  # whoever is asked about second has passed the gateway
             for_outputs = (found if prompts_first else may_get) & outputs
             may_get = (may_get if prompts_first else found) & ~outputs
             self.world.put(("decode_seen", "candidates"), np.flatnonzero(for_outputs))

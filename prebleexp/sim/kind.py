@@ -18,7 +18,6 @@ from prebleexp.sim.signatures import (
     LENDING,
     MIGRATING,
     MOVING,
-    SEVERING,
     TIERING,
     WAVE,
 )
@@ -38,8 +37,7 @@ class Kind:
         waits = given.pools is not None and given.pools.protocol == RESERVE_FIRST
         lends = given.tiers is not None and given.tiers.peers is not None
         for some, there in (
-            (CANCELLING, given.impatient),
-            (SEVERING, waits and FEATURES["faults"](given)),
+            (CANCELLING, given.impatient or (waits and FEATURES["faults"](given))),
             (TIERING, given.tiers),
             (LENDING, lends),
             (MIGRATING, given.migration),

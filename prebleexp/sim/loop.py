@@ -129,7 +129,7 @@ def advance(world: World) -> int:
     common = world.lists[COMMON]
     left = rules.pause
     while True:
-        if routers > 1 and call_int(books.lacks_room, books.own, world, control.news) != 0:
+        if call_int(books.lacks_room, books.own, world, control.news) != 0:
             return NEEDS_NOTES
         if control.news > 0:
             if world.told.compiled == 0:

@@ -180,16 +180,17 @@ def join(world: World, request: int) -> None:
 def is_over(world: World, kind: int, request: int, routed: int) -> bool:
     """Whether a request has been moved, and the policy, which does not hear where to (`routed` is 0), believes since
     that it is finished: it hears of no more of its tokens."""
-    if len(world.moves.requests) == 0 or routed != 0 or request == NONE:
-        return False
-    return bool(world.moves.requests[request].over > int(kind == LEFT))
+    over = False
+    for moved in world.moves.requests[max(request, 0) : request + 1]:  # none, where no request is moved
+        over = routed == 0 and moved.over > int(kind == LEFT)
+    return bool(over)
 
 
 @compiled
 def routed_anew(world: World, request: int) -> None:
     """A lost request begins again: policies are asked about it."""
-    if len(world.moves.requests) > 0:
-        world.moves.requests[request].over = 0
+    for moved in world.moves.requests[request : request + 1]:
+        moved.over = 0
 
 
 # ---------------------------------------------------------------- what the loop calls

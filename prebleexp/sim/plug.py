@@ -2,7 +2,8 @@
 
 A plug is a frozen dataclass whose fields are its YAML, what its `start` makes to remember, and some functions. Compiled
 code gets them as one record: the address of its own block (`Own`), and the addresses of its functions, 0 where it gives
-none. So the loop is compiled once for all plugs, and a plug once for all loops. The same source runs as plain Python.
+none: such a function does nothing, and answers 0. So nobody asks whether there is a gateway, or what an engine can do.
+The loop is compiled once for all plugs, and a plug once for all loops. The same source runs as plain Python.
 """
 
 from __future__ import annotations
@@ -51,10 +52,11 @@ def _tuple_type(name: str, fields: tuple[str, ...]) -> Any:
 
 # ---------------------------------------------------------------- calling through an address
 def _caller(restype: str) -> Any:
-    """`call(address, *arguments)`: what the function at that address returns; an error in it is the caller's."""
+    """`call(address, *arguments)`: what the function at that address returns, 0 if there is none; an error in it is the
+    caller's."""
     if INTERPRETED:  # an int64 all the same, also if the function read a narrower one in a record
         plain_type: Any = {INT: int, FLOAT: float}.get(restype, lambda nothing: nothing)
-        return lambda function, *arguments: plain_type(function(*arguments))
+        return lambda function, *arguments: plain_type(function(*arguments) if function else 0)
 
     def made() -> Any:
         from numba.core.registry import cpu_target

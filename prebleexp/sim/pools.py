@@ -52,12 +52,15 @@ class Pools(NamedTuple):
     """of the model"""
     decider: int
     """`ALWAYS` …"""
-    prompts_first: bool
-    """whether the prompt's GPU is chosen before the output's: else a decider is asked between the two"""
+    first: int
+    """of the row that routers are asked about first: `legs`, or 0, where the output's GPU is chosen before a decider
+    says whether the prompt has another"""
     both_at_arrival: bool
     """whether both are chosen when a request comes"""
     least_tokens: int
     """with `UNCACHED`"""
+    handoff: Any
+    """`prebleexp.sim.addresses.HANDOFF`; all 0 without pools"""
     decides: Any
     """`prebleexp.sim.addresses.DECIDER`, unless prompts come first"""
 
@@ -109,9 +112,10 @@ class Disaggregation:
             send=self.send,
             layers=self.layers,
             decider=self.decider,
-            prompts_first=self.prompts_first,
+            first=requests if self.prompts_first else 0,
             both_at_arrival=self.protocol != PULL or not self.prompts_first,
             least_tokens=self.least_tokens,
+            handoff=records(1, addresses.HANDOFF)[0],
             decides=records(1, addresses.DECIDER)[0],
         )
 
@@ -126,7 +130,7 @@ UNUSED = links.nothing()
 def nothing(requests: int, gpus: int) -> Pools:
     """What a run without pools has, and writes nothing to: all GPUs do both."""
     alike = Disaggregation((BOTH,), None, 0.0, links.INFINITE, np.inf, 0.0)
-    return alike.pools(requests, (gpus,))._replace(legs=0)
+    return alike.pools(requests, (gpus,))._replace(legs=0, first=0)
 
 
 def with_legs(workload: Workload, whole: bool) -> Workload:
@@ -181,6 +185,18 @@ def is_routed_again(world: World, row: int) -> bool:
 
 
 @compiled
+def asked_first(world: World, request: int) -> int:
+    """The row of a request that routers are asked about when it comes."""
+    return request + world.pools.first
+
+
+@compiled
+def is_asked_second(world: World, row: int) -> bool:
+    """Whether that row's GPU was to be chosen before this one's."""
+    return row != asked_first(world, request_of(world, row))
+
+
+@compiled
 def is_part(world: World, row: int) -> bool:
     """Whether a row, which was sent to a GPU, is a part of a request of which both GPUs are chosen at arrival."""
     pools = world.pools
@@ -190,7 +206,10 @@ def is_part(world: World, row: int) -> bool:
 @compiled
 def is_loading(world: World, row: int) -> bool:
     """Whether KV of it is under way from tiers."""
-    return len(world.tiers.fetches) > 0 and world.tiers.fetches[row].coming != 0
+    coming = False
+    for fetch in world.tiers.fetches[row : row + 1]:  # none without tiers
+        coming = fetch.coming != 0
+    return bool(coming)
 
 
 @compiled

@@ -330,7 +330,7 @@ class World(NamedTuple):
     links: Any
     """KV that is under way: `prebleexp.sim.links.UnderWay`"""
     gateway: Any
-    """`prebleexp.sim.addresses.GATEWAY`: where requests wait for the router, if `rules.gated`"""
+    """`prebleexp.sim.addresses.GATEWAY`: where requests wait for the router; all 0: all pass"""
     tiers: Any
     """KV behind the caches: `prebleexp.sim.tiers.Tiers`"""
     moves: Any

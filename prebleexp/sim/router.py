@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from prebleexp.sim.answers import HOLD, REFUSE, WITHDRAWN
+from prebleexp.sim.answers import HOLD, PASSES, REFUSE, TURNED_AWAY, WITHDRAWN
 from prebleexp.sim.book import enter
 from prebleexp.sim.candidates import is_candidate
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.events import DECIDED, REACHED, key, push
-from prebleexp.sim.news import tell
-from prebleexp.sim.notices import CANCELLED, LOST
+from prebleexp.sim.hearing import tell_of_loss
 from prebleexp.sim.plug import call_int, call_none
 from prebleexp.sim.pools import (
-    RESERVE_FIRST,
-    is_part,
+    asked_first,
     is_routed_again,
     leg_of,
-    prefills,
     request_of,
 )
-from prebleexp.sim.pulling import leave_kv, let_go
 from prebleexp.sim.records import DOWN, NO_OVERHEAD, NONE, SERIAL, World
 from prebleexp.sim.router_queue import call_next, join, release, router_of
 from prebleexp.sim.router_records import COMMON, HELD, OWN
@@ -32,7 +28,7 @@ from prebleexp.sim.waking import wake
 
 UNROUTED, QUEUED, REFUSED = int(State.UNROUTED), int(State.QUEUED), int(State.REFUSED)
 GONE, GONE_WITH_IT, KEPT = int(State.CANCELLED), int(State.LOST), int(State.HELD)
-EXPIRED, RESERVED = int(State.EXPIRED), int(State.RESERVED)
+EXPIRED = int(State.EXPIRED)
 
 
 DONE, NEEDS_ROUTE, NEEDS_ROOM, BAD_ROUTE, NEEDS_CANDIDATES, NEEDS_NOTES = range(6)
@@ -49,8 +45,8 @@ def submit(world: World, request: int) -> None:
     if job.answer == REFUSE:  # no GPU could ever serve it
         _refuse(world, request)
         return
-    gateway = world.gateway
-    if world.rules.gated and call_int(gateway.arrive, gateway.own, world, request, control.now) == 0:
+    becomes = call_int(world.gateway.arrive, world.gateway.own, world, request, control.now)
+    if becomes == TURNED_AWAY:
         _refuse(world, request)
         return
     watch_patience(world, request)
@@ -58,8 +54,8 @@ def submit(world: World, request: int) -> None:
     if leg != request:
         world.seen.requests[leg].arrival_s = world.seen.requests[request].arrival_s
         world.arrivals[leg] = world.arrivals[request]
-    if not world.rules.gated:
-        join(world, COMMON, leg if world.pools.prompts_first else request)
+    if becomes == PASSES:
+        join(world, COMMON, asked_first(world, request))
 
 
 # ---------------------------------------------------------------- asking
@@ -78,14 +74,12 @@ def serve(world: World) -> int:
                 return NEEDS_CANDIDATES
             _take_offer(world)
             continue
-        again = is_routed_again(world, request)
-        second = again == world.pools.prompts_first  # the gateway has let it pass, as whoever was given back
-        offered = rules.gated and routers > 1 and not second and world.jobs[request].state != KEPT
-        if offered and control.stale != 0:
+        again, passed = is_routed_again(world, request), _has_passed(world, request)
+        if not passed and control.stale != 0:
             control.stale = 0
             return NEEDS_CANDIDATES
         if world.jobs[request].state in (GONE, EXPIRED, REFUSED) or (
-            offered and call_int(gateway.waits, gateway.own, world, request_of(world, request)) == 0
+            not passed and call_int(gateway.misses, gateway.own, world, request_of(world, request)) != 0
         ):
             common.head = world.jobs[request].next
             call_next(world)
@@ -93,9 +87,7 @@ def serve(world: World) -> int:
         view = world.decode_seen if again else world.seen
         if len(view.candidates) == 0:  # nobody to ask about: all wait until a GPU comes up
             common.head = world.jobs[request].next
-            if offered:
-                call_int(gateway.leave, gateway.own, world, request_of(world, request), HOLD)
-            else:
+            if passed or call_int(gateway.leave, gateway.own, world, request_of(world, request), HOLD) == 0:
                 join(world, HELD, request)
             call_next(world)
             continue
@@ -110,11 +102,10 @@ def serve(world: World) -> int:
             if rules.mean_window_s > 0 and (request < world.pools.requests or world.pools.whole):
                 expect(world, request)
         if control.answered == 0:
-            if routers > 1:
-                if call_int(books.lacks_room, books.own, world, 1) != 0:
-                    return NEEDS_NOTES
-                call_none(books.age, books.own, world, control.now)
-            if policy.lacks_room != 0 and call_int(policy.lacks_room, policy.own, policy.seen, request) != 0:
+            if call_int(books.lacks_room, books.own, world, 1) != 0:
+                return NEEDS_NOTES
+            call_none(books.age, books.own, world, control.now)
+            if call_int(policy.lacks_room, policy.own, policy.seen, request) != 0:
                 return NEEDS_ROOM
             if policy.compiled == 0:
                 return NEEDS_ROUTE
@@ -122,7 +113,7 @@ def serve(world: World) -> int:
         control.answered = 0
         if not _decided(world, view.candidates, request, control.answer, r):
             return BAD_ROUTE
-        if control.news > 0 and world.pools.both_at_arrival:  # a GPU is rid of who was refused
+        if control.news > 0:  # a GPU is rid of who was refused
             return DONE
     return DONE
 
@@ -131,14 +122,19 @@ def serve(world: World) -> int:
 def _take_offer(world: World) -> None:
     """Who waits in the gateway is asked about, if there is a GPU that may get it."""
     control, gateway, request = world.control, world.gateway, NONE
-    prompts_first = world.pools.prompts_first
-    view = world.seen if prompts_first else world.decode_seen
+    view = world.decode_seen if is_routed_again(world, asked_first(world, 0)) else world.seen
     if len(view.candidates) > 0:
         request = call_int(gateway.offer, gateway.own, world, control.now)
     if request == NONE:
         control.offering = 0
     else:
-        join(world, COMMON, leg_of(world, request) if prompts_first else request)
+        join(world, COMMON, asked_first(world, request))
+
+
+@compiled
+def _has_passed(world: World, row: int) -> bool:
+    """Whether the gateway knows no more of it: one of its GPUs is chosen, or it was given back by one."""
+    return row != asked_first(world, request_of(world, row)) or bool(world.jobs[row].state == KEPT)
 
 
 @compiled
@@ -186,12 +182,10 @@ def decided(world: World, request: int) -> None:
 @compiled
 def _carry_out(world: World, request: int, answer: int) -> None:
     gateway = world.gateway
-    second = is_routed_again(world, request) == world.pools.prompts_first
-    if world.rules.gated and not second and world.jobs[request].state != KEPT:
+    if not _has_passed(world, request):
         if answer >= 0 and 0 < world.rules.max_in_flight <= world.seen.sent[answer].outstanding:
             answer = HOLD  # another was sent there meanwhile
-        comes_again = call_int(gateway.leave, gateway.own, world, request_of(world, request), answer) != 0
-        if comes_again or answer == HOLD:  # it has never left the gateway's queue
+        if call_int(gateway.leave, gateway.own, world, request_of(world, request), answer) != 0:
             return
     if answer == HOLD:
         join(world, HELD, request)
@@ -202,68 +196,35 @@ def _carry_out(world: World, request: int, answer: int) -> None:
 
 
 @compiled
-def _refuse(world: World, request: int) -> None:
-    kept = world.jobs[request].state == KEPT
-    if kept and world.jobs[leg_of(world, request)].reached != 0:
-        let_go(world, request)
-    second = is_routed_again(world, request) and world.pools.prompts_first
-    let_pass = second and world.seen.requests[leg_of(world, request)].gpu != NONE
-    if world.rules.gated and (kept or let_pass):
-        call_none(world.gateway.hear, world.gateway.own, world, CANCELLED, request)
-    world.jobs[request].state = REFUSED
-    if world.pools.both_at_arrival and not kept:
-        other = leg_of(world, request) if request < world.pools.requests else request_of(world, request)
-        if world.seen.requests[other].gpu != NONE:
-            tell(world, CANCELLED, other, int(world.seen.requests[other].gpu), 0)
-            if other < request:  # that is how the request ends
-                return
-    failed(world, request_of(world, request))
+def _refuse(world: World, row: int) -> None:
+    handoff = world.pools.handoff
+    ends_elsewhere = call_int(handoff.refused, handoff.own, world, row, world.control.now)
+    world.jobs[row].state = REFUSED
+    if ends_elsewhere == 0:
+        failed(world, request_of(world, row))
 
 
 @compiled
-def _send(world: World, request: int, g: int) -> None:
-    world.seen.requests[request].gpu = g
-    enter(world, request, 1)
+def _send(world: World, row: int, g: int) -> None:
+    world.seen.requests[row].gpu = g
+    enter(world, row, 1)
     touch(world, g)
-    if not is_part(world, request):
-        _pass_frontend(world, request)
-    elif not world.pools.prompts_first:
-        _decide(world, request)
-    elif request < world.pools.requests:  # both are chosen
-        _pass_frontend(world, leg_of(world, request))
-        if world.pools.protocol == RESERVE_FIRST and world.jobs[leg_of(world, request)].state != GONE_WITH_IT:
-            _pass_frontend(world, request)
-    else:
-        world.arrivals[request_of(world, request)] = world.control.now
-        join(world, COMMON, request_of(world, request))
+    handoff = world.pools.handoff
+    if call_int(handoff.placed, handoff.own, world, row, world.control.now) == 0:
+        pass_frontend(world, row)
 
 
 @compiled
-def _decide(world: World, row: int) -> None:
-    """A part has its GPU; if that is the output's, whether the prompt is to have another is asked now."""
-    decides, now = world.pools.decides, world.control.now
-    if world.jobs[row].state == KEPT:  # its prompt is computed, and it was given back since
-        reached(world, row)
-        return
-    if row >= world.pools.requests or call_int(decides.goes, decides.own, world, row, now) == 0:
-        _pass_frontend(world, row)
-        return
-    world.arrivals[leg_of(world, row)] = now
-    join(world, COMMON, leg_of(world, row))
-
-
-@compiled
-def _pass_frontend(world: World, request: int) -> None:
-    control, seen = world.control, world.seen.requests[request]
+def pass_frontend(world: World, row: int) -> None:
+    """It goes to its GPU, and joins the queue there when it has passed the frontend."""
+    control, seen = world.control, world.seen.requests[row]
     cost = world.seen.costs[seen.gpu]
     seconds = cost.frontend_s + cost.frontend_token_s * seen.prompt_tokens
-    passed = is_routed_again(world, request) and world.pools.protocol != RESERVE_FIRST  # there, both are at once
-    passed = passed and world.pools.prompts_first
-    if seconds > 0 and not passed:
-        world.jobs[request].state = QUEUED
-        push(world.events, control, control.now + seconds, key(REACHED, request))
+    if seconds > 0:
+        world.jobs[row].state = QUEUED
+        push(world.events, control, control.now + seconds, key(REACHED, row))
     else:
-        reached(world, request)
+        reached(world, row)
 
 
 @compiled
@@ -274,12 +235,13 @@ def reached(world: World, request: int) -> None:
         return
     touch(world, g)
     job.reached = 1
+    handoff = world.pools.handoff
     if world.servers[g].stage == DOWN:
-        lose(world, request)
+        if call_int(handoff.lost_on_the_way, handoff.own, world, request, control.now) == 0:
+            lose(world, request, world.servers[g].gone != 0)
         return
-    held = world.pools.protocol == RESERVE_FIRST and prefills(world, g)
-    if held and world.jobs[request_of(world, request)].state != RESERVED:
-        job.state = QUEUED  # there is no room for it yet where its output is made
+    if call_int(handoff.waits, handoff.own, world, request, control.now) != 0:
+        job.state = QUEUED
         return
     engine = world.engines[g]
     call_none(engine.submit, engine.own, world, request, control.now)
@@ -288,21 +250,11 @@ def reached(world: World, request: int) -> None:
     wake(world, g)
 
 
-# ---------------------------------------------------------------- losing
 @compiled
-def lose(world: World, request: int) -> None:
-    """A request has reached a GPU that is down. If routers know that, they hear of it; else when they do."""
-    gone = world.servers[world.seen.requests[request].gpu].gone
-    if world.pools.protocol == RESERVE_FIRST and is_part(world, request):
-        engine = world.engines[world.seen.requests[request].gpu]
-        request = call_int(engine.sever, engine.own, world, request, world.control.now)
-    elif is_routed_again(world, request):
-        leave_kv(world, request)
-    job, g = world.jobs[request], int(world.seen.requests[request].gpu)
+def lose(world: World, row: int, is_known: bool) -> None:
+    """It has reached a GPU that is down. If routers know that, they hear of it; else when they do."""
+    job = world.jobs[row]
     job.state = GONE_WITH_IT
     job.losses += 1
-    if gone != 0:
-        other = request_of(world, request)
-        if world.pools.both_at_arrival and other != request and world.seen.requests[other].gpu != NONE:
-            tell(world, LOST, other, int(world.seen.requests[other].gpu), 0)  # its GPU is rid of it
-        tell(world, LOST, request, g, 0)
+    if is_known:
+        tell_of_loss(world, row)

@@ -46,8 +46,6 @@ def call_next(world: World) -> None:
 @compiled
 def router_of(world: World, row: int) -> int:
     """To which router a request comes, which is asked about its prompt and its output."""
-    if len(world.routers) == 1:
-        return 0
     return call_int(world.books.whose, world.books.own, world, request_of(world, row))
 
 
@@ -57,8 +55,7 @@ def release(world: World) -> None:
     control, gateway, common, held = world.control, world.gateway, world.lists[COMMON], world.lists[HELD]
     for r in range(len(world.routers)):
         world.routers[r].missed = world.routers[r].deciding
-    if world.rules.gated:
-        call_none(gateway.release, gateway.own, world, control.now)
+    call_none(gateway.release, gateway.own, world, control.now)
     if held.head == NONE:
         return
     world.jobs[held.tail].next = common.head

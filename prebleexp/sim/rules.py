@@ -38,11 +38,11 @@ class Rules(NamedTuple):
     """what each decision takes, and on top of it …"""
     unit_s: Any
     """… each unit of what `View.work` counts"""
-    gated: bool
-    """whether requests pass a gateway before the router"""
     timers: int
     """of a request, that the gateway may have under way at a time"""
     max_in_flight: int
     """of whom a GPU that has so many outstanding is no candidate; 0: GPUs are not limited"""
+    singly: bool
+    """whether each step is an event of its own, since a gateway, policies or an observer look up after it"""
     watched: bool
     """whether somebody looks at the world after every event, so that engines write down what they need not remember"""

@@ -116,9 +116,8 @@ def _cancel_behind(world: World, request: int, first: int) -> int:
 @compiled
 def watch_patience(world: World, request: int) -> None:
     """A request has come: it gives up after a while, if it ever does."""
-    if len(world.sessions.patience_s) == 0:
-        return
-    until = world.seen.requests[request].arrival_s + world.sessions.patience_s[request]
-    if until < float("inf"):
-        push(world.sessions.timers, world.sessions.control, max(until, world.control.now), key(EXPIRE, request))
-        look_ahead(world)
+    for patience_s in world.sessions.patience_s[request : request + 1]:  # none, if nobody ever does
+        until = world.seen.requests[request].arrival_s + patience_s
+        if until < float("inf"):
+            push(world.sessions.timers, world.sessions.control, max(until, world.control.now), key(EXPIRE, request))
+            look_ahead(world)

@@ -26,8 +26,17 @@ MOVING: dict[int, Signatures] = {
     PUSH_AT_END: {**_MOVING, "push": (NOTHING, (WORLD, *_SUBJECT))},
 }
 """… where KV goes from one GPU to another, by protocol"""
-SEVERING: Signatures = {**CANCELLING, "sever": (INT, (WORLD, *_SUBJECT))}
-"""… where both are chosen at arrival, wait for each other, and one of them may be down"""
+_HANDOFF: Signatures = {
+    **dict.fromkeys(("placed", "lost_on_the_way", "is_lost", "refused", "expire"), (INT, (WORLD, *_SUBJECT))),
+    "goes_on": (INT, (WORLD, INT, INT)),
+}
+_COMPUTED: Signatures = {"computed": (NOTHING, (WORLD, *_SUBJECT))}
+HANDOFF: dict[int, Signatures] = {
+    PULL: {**_HANDOFF, **_COMPUTED},
+    RESERVE_FIRST: {**_HANDOFF, "waits": (INT, (WORLD, *_SUBJECT))},
+    PUSH_AT_END: {**_HANDOFF, **_COMPUTED},
+}
+"""what requests have whose prompts are computed elsewhere, by protocol"""
 DECIDING: Signatures = {"found": (INT, (WORLD, *_SUBJECT))}
 """… where it is decided of each prompt whether it goes"""
 DECIDER: Signatures = {"goes": (INT, (WORLD, *_SUBJECT))}
@@ -73,7 +82,7 @@ GATEWAY: Signatures = {
     "arrive": (INT, (WORLD, *_SUBJECT)),
     "join": (INT, (WORLD, *_SUBJECT)),
     "offer": (INT, (WORLD, FLOAT)),
-    "waits": (INT, (WORLD, INT)),
+    "misses": (INT, (WORLD, INT)),
     "leave": (INT, (WORLD, INT, INT)),
     "release": (NOTHING, (WORLD, FLOAT)),
     "expire": (INT, (WORLD, *_SUBJECT)),

@@ -231,7 +231,7 @@ def gpu_of(world: World, subject: int) -> int:
 
 def is_loading(world: World, g: int) -> bool:
     """Whether KV is under way to a GPU from tiers."""
-    return len(world.tiers.loading) > 0 and bool(world.tiers.loading[g] != NONE)
+    return bool((world.tiers.loading[g : g + 1] != NONE).any())
 
 
 def is_lending(world: World, g: int) -> bool:

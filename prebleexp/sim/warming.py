@@ -146,8 +146,7 @@ class Warming:
         self._changes.begin(now)
         world.totals[:] = 0
         world.gaps.classes[:] = np.zeros_like(world.gaps.classes)
-        if len(world.tiers.tiers):
-            world.tiers.totals[:] = 0
+        world.tiers.totals[:] = 0
         world.servers.begun_s[:] = world.servers.ends_s[:] = 0.0
         share = 1.0 - world.live.kv_free / np.maximum(world.live.kv_tokens, 1)
         finished = int((self._state() == State.FINISHED).sum())

@@ -224,7 +224,7 @@ def _example() -> Block:
     workload = Workload(np.zeros(1), one, one, one, one, np.array([0, 1]), one, one)
     setup = Setup(gpus=1, seed=0, requests=1, kv_tokens=8, context_length=8, workload=workload)
     lengths, losses = (0.0, False, False), (False, False, 0)
-    rules = Rules(1.0, 1.0, 0.0, 1, *lengths, 0, 0.0, *losses, 0.0, 0.0, np.zeros(4), False, 0, 0, False)
+    rules = Rules(1.0, 1.0, 0.0, 1, *lengths, 0, 0.0, *losses, 0.0, 0.0, np.zeros(4), 0, 0, False, False)
     plugs = (records(1, addresses.ROUTER), records(1, addresses.ENGINE), records(1, addresses.COST))
     return Block(allocate(setup, rules, setup.kv_tokens, np.zeros(1, np.bool_), None, None, plugs))
 

@@ -28,7 +28,6 @@ from prebleexp.sim.gaps import alike, token
 from prebleexp.sim.pools import decodes, prefills, request_of
 from prebleexp.sim.pulling import computed, computes
 from prebleexp.sim.records import NONE, World
-from prebleexp.sim.severing import severed
 from prebleexp.sim.types import State
 from prebleexp.sim.waking import wake
 
@@ -145,12 +144,6 @@ def let_go(self: Any, mine: Engines, world: World, leg: int, now: float) -> None
     job.stage, job.generated, mine.retractions[leg] = ELSEWHERE, 0, 0
     publish(mine, world, g)
     wake(world, g)
-
-
-@compiled
-def sever(self: Any, mine: Engines, world: World, row: int, now: float) -> int:
-    """A part of a request has reached this GPU, which is down: the row that is lost by that."""
-    return severed(world, row)
 
 
 @compiled

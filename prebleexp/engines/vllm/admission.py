@@ -71,7 +71,7 @@ def _fetched(mine: Engines, world: World, g: int, request: int, now: float) -> i
     engine, filling = world.engines[g], mine.jobs[request].filling
     if engine.pull != 0 and filling in (PULLS, PULLED, FAILED):
         return call_int(engine.pull, engine.own, world, request, now)
-    if not mine.settings.tiered or (filling >= PULLED and filling != LOADED):
+    if filling >= PULLED and filling != LOADED:
         return GO_ON
     return call_int(engine.fetch, engine.own, world, request, now)
 

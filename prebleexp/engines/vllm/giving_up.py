@@ -22,7 +22,7 @@ from prebleexp.sim.tiers import TIERS
 def leave(mine: Engines, world: World, g: int, request: int) -> int:
     """Whether it has left: 0, if it is in the step in hand."""
     gpu, job = mine.gpus[g], mine.jobs[request]
-    if mine.settings.tiered and (job.running == 0 or world.servers[g].stage != STEPPING):
+    if job.running == 0 or world.servers[g].stage != STEPPING:
         call_none(world.engines[g].part, world.engines[g].own, world, request, world.control.now)
     if job.running == 0:  # whoever is done is passed over when its turn comes
         stop_waiting(mine, world, g, request)
@@ -54,7 +54,7 @@ def stop_waiting(mine: Engines, world: World, g: int, request: int) -> None:
     else:
         gpu.queued -= 1
     if job.filling not in (PULLS, PULLED):
-        loaded = world.tiers.ends[TIERS - 1, request] if mine.settings.tiered and job.filling == LOADED else 0
+        loaded = world.tiers.ends[TIERS - 1, request] if job.filling == LOADED else 0
         gpu.waiting_tokens -= job.known - min(loaded * mine.settings.block_size, job.known - 1)
     if job.blocks > 0 and not is_loading(world, request):  # what a load writes to is held until that is heard of
         release(mine, g, request)

@@ -15,7 +15,7 @@ from prebleexp.engines.vllm.records import FAILED, PULLED, STEPS, Engines
 from prebleexp.engines.vllm.tables import release
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.plug import call_none
-from prebleexp.sim.pools import prefills
+from prebleexp.sim.pools import is_loading, prefills
 from prebleexp.sim.records import IDLE, NONE, World
 from prebleexp.sim.tiers import TIERS
 from prebleexp.sim.waking import wake_at
@@ -59,7 +59,7 @@ def hear(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
         row, gpu.news = int(gpu.news), NONE
     while row != NONE:
         behind = int(mine.jobs[row].heap_left)
-        if mine.settings.tiered and world.tiers.fetches[row].coming != 0:
+        if is_loading(world, row):
             call_none(world.engines[g].heard, world.engines[g].own, world, row, now)
         elif prefills(world, g):
             give_up(mine, world, g, row)
@@ -68,13 +68,12 @@ def hear(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
         step.heard += 1
         row = behind
     step.news = NONE
-    if mine.settings.tiered:
-        store = int(step.stored)
-        while store != NONE:
-            behind, subject = int(world.tiers.stores[store].next), TIERS * len(world.jobs) + store
-            call_none(world.engines[g].heard, world.engines[g].own, world, subject, now)
-            store = behind
-        step.stored = NONE
+    store = int(step.stored)
+    while store != NONE:
+        behind, subject = int(world.tiers.stores[store].next), TIERS * len(world.jobs) + store
+        call_none(world.engines[g].heard, world.engines[g].own, world, subject, now)
+        store = behind
+    step.stored = NONE
 
 
 @compiled

@@ -82,8 +82,7 @@ def _move_waiting(mine: Engines, world: World, request: int, source: int, target
 def _hand_over(mine: Engines, world: World, request: int, source: int, target: int, blocks: int) -> None:
     """To a GPU whose tiers have nothing of it yet, as far as it knows; here it is as if it had never come."""
     hand_over(world, request, source, target)
-    if mine.settings.tiered:  # where it was, its uses are over
-        call_none(world.engines[source].part, world.engines[source].own, world, request, world.control.now)
+    call_none(world.engines[source].part, world.engines[source].own, world, request, world.control.now)
     job, preempted, engine = mine.jobs[request], int(mine.preemptions[request]), world.engines[target]
     known, answer = int(job.known), int(job.answer)
     job.known, mine.preemptions[request] = world.seen.requests[request].prompt_tokens, 0

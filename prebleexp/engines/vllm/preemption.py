@@ -46,8 +46,8 @@ def preempt(mine: Engines, world: World, g: int, step: Any, row: int) -> None:
     for other in range(row, gpu.running - 1):  # `due` is the same for all
         running[other] = running[other + 1]
     gpu.running -= 1
-    if mine.settings.tiered and world.tiers.jobs[request] > 0:  # what is being stored of it must be over before
-        for table in range(mine.settings.tables):
+    for stores in world.tiers.jobs[request : request + 1]:  # what is being stored of it must be over before
+        for table in range(mine.settings.tables if stores > 0 else 0):
             want(world.tiers, g, request, table, 0, NEVER)
     release(mine, g, request)
     gpu.waiting_tokens += job.computed if job.filling != 0 else job.known

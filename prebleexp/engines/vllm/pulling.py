@@ -105,11 +105,12 @@ def promised(mine: Engines, world: World, g: int) -> int:
             fills = one.hits + one.tokens < job.known or job.heap_key < FIRST // 2
         if fills:
             blocks += reading.lacks(mine, job)
-    request = int(world.tiers.loading[g]) if mine.settings.tiered else NONE
-    while request != NONE:
-        if mine.jobs[request].finished == 0:  # else it gave up
-            blocks += reading.lacks(mine, mine.jobs[request])
-        request = int(world.tiers.fetches[request].next)
+    for first in world.tiers.loading[g : g + 1]:  # none without tiers
+        request = int(first)
+        while request != NONE:
+            if mine.jobs[request].finished == 0:  # else it gave up
+                blocks += reading.lacks(mine, mine.jobs[request])
+            request = int(world.tiers.fetches[request].next)
     return blocks
 
 

@@ -60,8 +60,8 @@ def finish(mine: Engines, world: World, g: int, request: int, now: float) -> Non
     job, output = mine.jobs[request], int(mine.jobs[request].known - world.seen.requests[request].prompt_tokens)
     job.finished = 1
     if job.running != 0:
-        if mine.settings.tiered:  # whose stores others wait for, even if its blocks are held
-            call_none(world.engines[g].part, world.engines[g].own, world, request, now)
+        # others wait for its stores, even if its blocks are held
+        call_none(world.engines[g].part, world.engines[g].own, world, request, now)
         if prefills(world, g) or mine.settings.tiered:
             move_on(mine, world, g, request)
         if prefills(world, g):

@@ -52,16 +52,14 @@ def _at_any_time(mine: Engines, world: World, g: int, now: float) -> None:
     step.free, step.waiting, step.running = gpu.free, gpu.queued + gpu.reserved, gpu.running
     if not mine.settings.hears_at_results:
         step.news, step.last_news, gpu.news = gpu.news, gpu.last_news, NONE
+        step.stored, step.last_stored, gpu.stored = gpu.stored, gpu.last_stored, NONE
     step.seconds = _account(mine, world, g, step)
     step.counts = int(step.requests > 0 or step.preempted > 0 or step.reserved > 0)
     step.quiet = int(step.requests > 0 and step.chosen + step.preempted + step.reserved == 0)
     if world.rules.watched:
         _write_down(mine, g, step)
     gpu.scheduled += 1
-    if mine.settings.tiered:
-        if not mine.settings.hears_at_results:
-            step.stored, step.last_stored, gpu.stored = gpu.stored, gpu.last_stored, NONE
-        call_none(world.engines[g].offload, world.engines[g].own, world, g, now)
+    call_none(world.engines[g].offload, world.engines[g].own, world, g, now)
 
 
 @compiled

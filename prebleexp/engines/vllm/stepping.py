@@ -40,12 +40,12 @@ def __getattr__(name: str) -> Any:
 @compiled
 def submit(self: Any, mine: Engines, world: World, request: int, now: float) -> None:
     g = int(world.seen.requests[request].gpu)
-    if mine.settings.tiered:
-        world.tiers.tried[:, request] = 0
-        if world.tiers.jobs[request] > 0:  # what is being stored of an attempt before is not this one's
-            world.tiers.jobs[request] = 0
+    for row in range(request, min(request + 1, len(world.tiers.jobs))):  # none without tiers
+        world.tiers.tried[:, row] = 0
+        if world.tiers.jobs[row] > 0:  # what is being stored of an attempt before is not this one's
+            world.tiers.jobs[row] = 0
             for store in range(world.tiers.control[0].stores):
-                if world.tiers.stores[store].request == request:
+                if world.tiers.stores[store].request == row:
                     world.tiers.stores[store].counts = 0
     elsewhere = decodes(world, g) and world.jobs[leg_of(world, request)].reached != 0
     if elsewhere and world.pools.protocol == PUSH_AT_END:
@@ -69,8 +69,7 @@ def begin(self: Any, mine: Engines, world: World, g: int, now: float) -> float:
     """Seconds that the step takes; negative: there is nothing to do."""
     gpu, ahead = mine.gpus[g], 2 if mine.settings.async_scheduling else 1
     waits = hears = False
-    if mine.settings.tiered:
-        call_none(world.engines[g].offload, world.engines[g].own, world, g, now)
+    call_none(world.engines[g].offload, world.engines[g].own, world, g, now)
     while True:
         while not waits and gpu.scheduled - gpu.begun < ahead and busy(gpu):
             schedule(mine, world, g, now)
@@ -81,8 +80,7 @@ def begin(self: Any, mine: Engines, world: World, g: int, now: float) -> float:
             if gpu.held + gpu.reserved > 0 or mine.settings.tiered or hears:  # it may have preempted, or reserved
                 publish(mine, world, g)
             gpu.idle_s = now
-            if mine.settings.tiered:
-                call_none(world.engines[g].offload, world.engines[g].own, world, g, now)
+            call_none(world.engines[g].offload, world.engines[g].own, world, g, now)
             return -1.0
         step = mine.steps[g, gpu.begun % STEPS]
         if step.waits > 0:  # for blocks that are being stored

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from prebleexp.policies.contexts import end_of, id_at, segment_at, segments_of
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import NODES, NONE, SEGMENTS, View
 from prebleexp.sim.types import Setup, records
@@ -32,8 +33,6 @@ NODE = np.dtype(
     align=True,
 )
 
-ENDLESS = 1 << 30
-
 SPLITS = 2
 """rows for each segment beyond its own: nodes that end within it, for GPUs that hold parts of it"""
 
@@ -50,6 +49,9 @@ class PrefixIndex(NamedTuple):
     """(segment ids,) the node that begins with a segment; 0: none"""
     held: Any
     """(GPUs,) tokens that each holds"""
+    counted: bool
+    """`Setup.counted`: else nodes that nobody holds are given back, so that a long run walks through what is held, and
+    in memory that was just used"""
 
 
 def prefix_index(setup: Setup) -> PrefixIndex:
@@ -57,7 +59,8 @@ def prefix_index(setup: Setup) -> PrefixIndex:
     ids = 1 + setup.context_ids
     size = (1 + SPLITS) * ids
     holders, begins = np.zeros((size, -(-setup.gpus // 64)), np.int64), np.zeros(ids, np.int32)
-    return PrefixIndex(records(size, NODE), np.array([1, 0]), holders, begins, np.zeros(setup.gpus, np.int64))
+    held = np.zeros(setup.gpus, np.int64)
+    return PrefixIndex(records(size, NODE), np.array([1, 0]), holders, begins, held, setup.counted)
 
 
 # ---------------------------------------------------------------- what routers ask
@@ -120,7 +123,7 @@ def store(index: PrefixIndex, view: View, request: int, gpu: int, tokens: int) -
         if child == 0:
             return  # no room: the GPU is believed to hold less than it does
         agreed = _agree(index, view, child, request, segment)
-        reach = min(int(nodes[child].tokens), _end(view, row, agreed - 1), tokens)
+        reach = min(int(nodes[child].tokens), end_of(view, row, agreed - 1), tokens)
         if reach < nodes[child].tokens:
             child = _split(index, view, child, reach)
             if child == 0:
@@ -128,25 +131,34 @@ def store(index: PrefixIndex, view: View, request: int, gpu: int, tokens: int) -
         _hold(index, child, gpu)
         _absorb(index, node, child)
         node, depth = child, reach
-        segment = agreed if _end(view, row, agreed - 1) == depth else agreed - 1
+        segment = agreed if end_of(view, row, agreed - 1) == depth else agreed - 1
 
 
 @compiled
 def forget(index: PrefixIndex, view: View, request: int, gpu: int, tokens: int) -> None:
     """The GPU no longer holds what lies beyond so many tokens of the request's context."""
+    if index.counted:
+        _forget(index, view, request, gpu, tokens)
+    elif tokens < view.requests[request].prompt_tokens or view.requests[request].answer_segment != NONE:
+        _give_back(index, _forget(index, view, request, gpu, tokens))
+
+
+@compiled
+def _forget(index: PrefixIndex, view: View, request: int, gpu: int, tokens: int) -> int:
+    """The same; returns the last node that the context goes into."""
     nodes, row = index.nodes, view.requests[request]
     node, segment, depth = 0, 0, 0
-    while segment < _segments(row):
+    while segment < segments_of(row):
         child = _child(index, view, row, node, segment, depth)
         if child == 0:
-            return
+            break
         agreed = _agree(index, view, child, request, segment)
-        end = _end(view, row, agreed - 1)
+        end = end_of(view, row, agreed - 1)
         if end != nodes[child].tokens or agreed != nodes[child].segment:  # else its owner's does not end before it
-            end = min(end, _end(view, view.requests[nodes[child].owner], agreed - 1))
+            end = min(end, end_of(view, view.requests[nodes[child].owner], agreed - 1))
         if end < nodes[child].tokens:
             _absorb(index, node, child)
-            return  # the node is another context's
+            return child  # the node is another context's
         if tokens < nodes[child].tokens and holds(index, child, gpu):
             if depth < tokens:  # it keeps a part of the node
                 upper = _split(index, view, child, tokens)
@@ -158,6 +170,26 @@ def forget(index: PrefixIndex, view: View, request: int, gpu: int, tokens: int) 
         _absorb(index, node, child)
         node, depth = child, int(nodes[child].tokens)
         segment = agreed if end == depth else agreed - 1
+    return node
+
+
+@compiled
+def _give_back(index: PrefixIndex, node: int) -> None:
+    """The rows of a node and of those above it, as far as nobody holds them and nothing lies behind them."""
+    nodes = index.nodes
+    while node != 0 and nodes[node].rest == 0 and nodes[node].branches == 0:
+        for word in range(index.holders.shape[1]):
+            if index.holders[node, word] != 0:
+                return
+        above, first = int(nodes[node].parent), int(nodes[node].first)
+        if first == NONE:
+            nodes[above].rest = 0
+        else:
+            index.begins[first] = 0
+            nodes[above].branches -= 1
+        nodes[node].parent = index.room[1]
+        index.room[1] = node
+        node = above
 
 
 @compiled
@@ -175,37 +207,6 @@ def forget_all(index: PrefixIndex, gpu: int) -> None:
             node = behind
 
 
-# ---------------------------------------------------------------- contexts
-@compiled
-def _segments(row: Any) -> int:
-    """How many segments a request's context has."""
-    return int(row.segments) + int(row.answer_segment != NONE)
-
-
-@compiled
-def _id(view: View, row: Any, segment: int) -> int:
-    return int(view.prompts.ids[row.first_segment + segment]) if segment < row.segments else int(row.answer_segment)
-
-
-@compiled
-def _end(view: View, row: Any, segment: int) -> int:
-    """Tokens from the context's beginning to the segment's end. An answer has no end: only prompts with it know it."""
-    return int(view.prompts.ends[row.first_segment + segment]) if segment < row.segments else ENDLESS
-
-
-@compiled
-def _segment_at(view: View, row: Any, low: int, tokens: int) -> int:
-    """The first segment, not before `low`, that ends behind so many tokens or beyond."""
-    high = int(row.segments)
-    while low < high:
-        middle = (low + high) >> 1
-        if view.prompts.ends[row.first_segment + middle] < tokens:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
 # ---------------------------------------------------------------- the tree
 @compiled
 def _walk(index: PrefixIndex, view: View, request: int) -> tuple[int, int]:
@@ -218,7 +219,7 @@ def _walk(index: PrefixIndex, view: View, request: int) -> tuple[int, int]:
         if child == 0:
             break
         agreed = _agree(index, view, child, request, segment)
-        reach = min(_end(view, row, agreed - 1), int(row.prompt_tokens))
+        reach = min(end_of(view, row, agreed - 1), int(row.prompt_tokens))
         if reach < nodes[child].tokens:
             return child, reach
         node, depth = child, int(nodes[child].tokens)
@@ -229,8 +230,8 @@ def _walk(index: PrefixIndex, view: View, request: int) -> tuple[int, int]:
 @compiled
 def _child(index: PrefixIndex, view: View, row: Any, node: int, segment: int, depth: int) -> int:
     """The node behind `node` on the context's path, whose next token lies in `segment`; 0: none."""
-    within = depth > (_end(view, row, segment - 1) if segment > 0 else 0)
-    return int(index.nodes[node].rest) if within else int(index.begins[_id(view, row, segment)])
+    within = depth > (end_of(view, row, segment - 1) if segment > 0 else 0)
+    return int(index.nodes[node].rest) if within else int(index.begins[id_at(view, row, segment)])
 
 
 @compiled
@@ -238,18 +239,18 @@ def _agree(index: PrefixIndex, view: View, node: int, request: int, segment: int
     """How many segments of the context agree with the path through `node`, which it enters in `segment`; the last may
     reach beyond the node."""
     mine, segments = view.requests[request], int(index.nodes[node].segment)
-    end = min(segments, _segments(mine))
+    end = min(segments, segments_of(mine))
     view.work[SEGMENTS] += 1
-    if end == segments and _id(view, mine, end - 1) == index.nodes[node].last:
+    if end == segments and id_at(view, mine, end - 1) == index.nodes[node].last:
         return end
     other = view.requests[index.nodes[node].owner]
-    if end < segments and _id(view, mine, end - 1) == _id(view, other, end - 1):
+    if end < segments and id_at(view, mine, end - 1) == id_at(view, other, end - 1):
         return end
     low = segment + 1  # these agree; `end` do not
     while end - low > 1:
         middle = (low + end) >> 1
         view.work[SEGMENTS] += 1
-        if _id(view, mine, middle - 1) == _id(view, other, middle - 1):
+        if id_at(view, mine, middle - 1) == id_at(view, other, middle - 1):
             low = middle
         else:
             end = middle
@@ -264,13 +265,13 @@ def _new_node(index: PrefixIndex, view: View, request: int, parent: int, segment
         return 0
     record = index.nodes[node]
     record.parent, record.owner, record.tokens, record.rest, record.branches = parent, request, tokens, 0, 0
-    record.segment = _segment_at(view, row, segment, tokens) + 1
-    record.last = _id(view, row, int(record.segment) - 1)
-    if depth > (_end(view, row, segment - 1) if segment > 0 else 0):
+    record.segment = segment_at(view, row, segment, tokens) + 1
+    record.last = id_at(view, row, int(record.segment) - 1)
+    if depth > (end_of(view, row, segment - 1) if segment > 0 else 0):
         record.first = NONE
         index.nodes[parent].rest = node
     else:
-        record.first = _id(view, row, segment)
+        record.first = id_at(view, row, segment)
         index.begins[record.first] = node
         index.nodes[parent].branches += 1
     return node
@@ -285,17 +286,17 @@ def _split(index: PrefixIndex, view: View, lower: int, tokens: int) -> int:
         return 0
     record, above = nodes[lower], nodes[upper]
     row = view.requests[record.owner]
-    segment = _segment_at(view, row, 0, tokens)
+    segment = segment_at(view, row, 0, tokens)
     above.parent, above.owner, above.segment, above.tokens = record.parent, record.owner, segment + 1, tokens
-    above.last, above.first, above.rest, above.branches = _id(view, row, segment), record.first, 0, 0
+    above.last, above.first, above.rest, above.branches = id_at(view, row, segment), record.first, 0, 0
     _point(index, upper)
     for word in range(index.holders.shape[1]):
         index.holders[upper, word] = index.holders[lower, word]
     record.parent = upper
-    if _end(view, row, segment) > tokens:
+    if end_of(view, row, segment) > tokens:
         above.rest, record.first = lower, NONE
     else:
-        record.first = _id(view, row, segment + 1)
+        record.first = id_at(view, row, segment + 1)
         index.begins[record.first], above.branches = lower, 1
     return upper
 

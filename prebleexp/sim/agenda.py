@@ -108,9 +108,10 @@ def made_sessions(workload: Workload, rules: Rules) -> Sessions:
 
 def starts_s(workload: Workload) -> Floats:
     """(n,) when the session of each request begins: with the first one of it that waits for nobody."""
-    first = workload.dated
-    start_s, session = np.where(first, workload.arrival_s, np.inf), workload.session
-    _, of = np.unique(session, return_inverse=True)
-    of_session = np.full(len(of), np.inf)
-    np.minimum.at(of_session, of, start_s)
-    return np.where(session >= 0, of_session[of], start_s)
+    start_s, session = np.where(workload.dated, workload.arrival_s, np.inf), workload.session
+    known = session >= 0
+    if known.any():
+        of_session = np.full(1 + int(session.max()), np.inf)
+        np.minimum.at(of_session, session[known], start_s[known])
+        start_s[known] = of_session[session[known]]
+    return start_s

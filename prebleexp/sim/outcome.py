@@ -28,6 +28,9 @@ KINDS = {
 SERVED = np.isin(list(State), (State.QUEUED, State.RUNNING, State.FINISHED, State.LOST))
 """(states,) whether by a GPU, if only until that was lost"""
 
+UNLESS_KNOWN = {"refused_by", "retries", "moves", "moves_aborted", "stopped_s", *(f"{name}_tokens" for name in NAMES)}
+"""of requests: zero, unless something in the run says otherwise"""
+
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -98,20 +101,17 @@ def outcome(left: Ended, history: History = NO_HISTORY) -> Outcome:
         "due_s": np.where(due, requests.arrival_s, np.nan),
         "told_output": np.where(requests.gpu >= 0, requests.expected_output, np.nan),
         "prefill_end_s": jobs.ttft_s,
-        "refused_by": np.zeros(len(jobs)),
-        "retries": np.zeros(len(jobs)),
         "gpu_requests": sent.requests,
         "gpu_lost_s": np.where(totals.downs > 0, totals.lost_s, np.nan),
-        **dict.fromkeys(("moves", "moves_aborted", "stopped_s"), np.zeros(len(jobs))),
         **dict.fromkeys(("gap_p99_s", "gap_top10_s"), np.full(len(jobs), np.nan)),
         **{name: np.zeros((0, BINS) if name == "gaps_counts" else 0) for name in KINDS if name.startswith("gaps_")},
-        **{f"{name}_tokens": np.zeros(len(jobs)) for name in NAMES},
         **{f"gpu_{name}_tokens": np.zeros(len(totals)) for name in NAMES},
         **known,
     }
-    for name in KINDS.keys() - made.keys():
+    columns: dict[str, Any] = {name: np.zeros(len(jobs), KINDS[name]) for name in UNLESS_KNOWN}  # takes no memory
+    for name in KINDS.keys() - made.keys() - UNLESS_KNOWN:
         made[name] = totals[name.removeprefix("gpu_")] if name.startswith("gpu_") else jobs[name]
-    columns: dict[str, Any] = {name: np.array(column, KINDS[name]) for name, column in made.items()}
+    columns |= {name: np.array(column, KINDS[name]) for name, column in made.items()}
     return Outcome(**columns, end_s=end_s, history=history)
 
 

@@ -24,8 +24,8 @@ from tests.support.strategies.paths import workload_of
 from tests.support.tutorial import policies  # noqa: F401
 
 
-def index_of(workload: Workload, gpus: int) -> tuple[Block, Block]:
-    setup = Setup(gpus, 0, len(workload), 1000, 1000, workload)
+def index_of(workload: Workload, gpus: int, counted: bool = True) -> tuple[Block, Block]:
+    setup = Setup(gpus, 0, len(workload), 1000, 1000, workload, counted=counted)
     cache = made_cache(setup, 8)
     view = made_view(cache.requests, cache.prompts, records(gpus, of.REPORT), records(gpus, addresses.COST))
     return Block(prefix_index(setup)), Block(view)
@@ -61,12 +61,12 @@ def with_answers(workload: Workload, longer_by: list[int]) -> Workload:
 
 @pytest.mark.slow
 @settings(max_examples=examples(150), deadline=None)
-@given(stories())
+@given(stories(), st.booleans())
 def test_it_holds_what_was_stored_and_not_forgotten(
-    story: tuple[Workload, int, list[tuple[int, int, str, float]]],
+    story: tuple[Workload, int, list[tuple[int, int, str, float]]], counted: bool
 ) -> None:
     workload, gpus, steps = story
-    index, view = index_of(workload, gpus)
+    index, view = index_of(workload, gpus, counted)
     model = Model(workload, gpus)
     for request, gpu, what, share in steps:
         tokens = int(share * len(model.context(request)) + 0.5)
@@ -108,6 +108,26 @@ def test_an_answer_may_be_longer_than_the_next_turn_has_it() -> None:
         matches(index, view, asked, into)
         assert into.tolist() == expected
     assert index.value.held.tolist() == [prompts[1] + 9 + prompts[2], known]
+
+
+@pytest.mark.parametrize("counted", [False, True])
+def test_rows_that_nobody_holds_come_back(counted: bool) -> None:
+    """Unless looking at them is counted: of many prompts, of which each GPU holds one at a time, rows for those remain,
+    and a new prompt meets no other."""
+    n = 100
+    workload = workload_of([[0, 1 + i % 7, i] for i in range(n)], [0.0] * n, [1] * n, 9)
+    index, view = index_of(workload, 2, counted)
+    for request in range(n):
+        if request >= 2:
+            forget(index, view, request - 2, request % 2, 0)
+        insert(index, view, request, request % 2)
+    most = 3 * 3 + 2  # nodes of three prompts, the root, and one of which another is made
+    assert index.value.room[0] > n if counted else index.value.room[0] <= most
+    for request in (n - 2, n - 1):
+        forget(index, view, request, request % 2, 0)
+    assert not index.value.held.any()
+    assert not index.value.holders[1 : index.value.room[0]].any()
+    assert counted or not (index.value.begins.any() or index.value.nodes.branches[0])
 
 
 def test_rows_come_back() -> None:

@@ -97,6 +97,16 @@ def test_a_request_takes_the_same_however_many_wait() -> None:
     assert [engine for engine, few, many in rows if many > 1.6 * few] == []
 
 
+def test_waiting_takes_the_same_however_many_wait() -> None:
+    """In order of arrival a queue is a list; by priority a heap."""
+    ways = ("fcfs", "priority")
+    sizes = [f"{SCARCE} engine=vllm engine.scheduling_policy={way} duration_s={s}" for way in ways for s in (0.5, 4)]
+    found = of_runs("engines/vllm/queue.py sim/skew_heap.py", *sizes)
+    for way, few, many in zip(ways, found[::2], found[1::2], strict=True):
+        print(f"{way}: {few:.0f} lines a request of 32, {many:.0f} of 256")
+    assert found[1] < 1.02 * found[0]
+
+
 POOLED = "hardware=composed hardware/model=llama_3_1_8b horizon=drain policy=lor gpus=8 rps=32 duration_s=0.5"
 PROTOCOLS = {
     "vllm": ("protocol=pull", "protocol=push_at_end"),

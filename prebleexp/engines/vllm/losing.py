@@ -59,7 +59,7 @@ def give_back(mine: Any, world: Any, g: int) -> Longs:
     gpu.queued -= len(given)
     gpu.waiting_tokens -= jobs.known[waits & (jobs.filling != PULLS)].sum()
     mine.jobs.heap_left[kept], mine.jobs.heap_right[kept] = np.append(kept[1:], NONE)[: len(kept)], NONE
-    gpu.queue = kept[0] if len(kept) else NONE
+    gpu.queue, gpu.queue_last = (kept[0], kept[-1]) if len(kept) else (NONE, NONE)
     forget(mine, world, given)
     live.queued, live.waiting_tokens = gpu.queued + gpu.reserved, gpu.waiting_tokens
     return given

@@ -42,17 +42,25 @@ def _rank(mine: Engines, world: World, g: int, request: int, turn: int) -> None:
 
 @compiled
 def push(mine: Engines, g: int, request: int) -> None:
-    """Into the heap, with the rank that it has."""
-    job = mine.jobs[request]
+    """Into the heap, with the rank that it has: below the last one that came so, if it ranks behind that. Then a queue
+    in order of arrival is a list, of which nobody's record is looked at but its ends."""
+    gpu, job, last = mine.gpus[g], mine.jobs[request], int(mine.gpus[g].queue_last)
     job.heap_left = job.heap_right = NONE
-    mine.gpus[g].queue = merge(mine.jobs, int(mine.gpus[g].queue), request)
+    if last != NONE and mine.jobs[last].heap_left == NONE and mine.jobs[last].heap_key < job.heap_key:
+        mine.jobs[last].heap_left = request
+    else:
+        gpu.queue = merge(mine.jobs, int(gpu.queue), request)
+    if job.heap_left == NONE:
+        gpu.queue_last = request
 
 
 @compiled
 def pop(mine: Engines, g: int) -> int:
     """Take the first request out of the heap, by the order of the scheduling policy, and return it."""
-    first = int(mine.gpus[g].queue)
-    mine.gpus[g].queue = merge(mine.jobs, int(mine.jobs[first].heap_left), int(mine.jobs[first].heap_right))
+    gpu, first = mine.gpus[g], int(mine.gpus[g].queue)
+    gpu.queue = merge(mine.jobs, int(mine.jobs[first].heap_left), int(mine.jobs[first].heap_right))
+    if first == gpu.queue_last:
+        gpu.queue_last = NONE
     return first
 
 

@@ -21,7 +21,8 @@ GPU = np.dtype(
         ("first", np.int64),  # idle runs, in the order in which they are evicted
         ("last", np.int64),
         # requests
-        ("queue", np.int64),  # root of the heap of waiting requests
+        ("queue", np.int64),  # root of the heap of waiting requests, …
+        ("queue_last", np.int64),  # … and one that nobody stands behind there, or -1
         ("queued", np.int64),  # how many wait
         ("received", np.int64),  # rank of the last that joined behind the others, …
         ("put_back", np.int64),  # … and in front of them

@@ -137,7 +137,7 @@ def groups(setup: Setup, settings: Settings, of: Grouping, interval: int | None)
 def begin_gpus(gpus: Any, settings: Settings) -> None:
     """Let zeroed records be GPUs that nobody has used."""
     gpus.free = gpus.unkeyed = settings.blocks
-    gpus.first = gpus.last = gpus.queue = gpus.moving = gpus.news = gpus.stored = NONE
+    gpus.first = gpus.last = gpus.queue = gpus.queue_last = gpus.moving = gpus.news = gpus.stored = NONE
 
 
 def begin_groups(mine: Engines, g: int) -> None:

@@ -26,6 +26,7 @@ from tests.support.recordings import pulling_engine
 from tests.support.recordings.columns import Columns, load
 from tests.support.recordings.engines import ns, recordings
 from tests.support.recordings.vllm import OF_STREAMS, Scripted, Watched, engine_of, equal, groups_of, stream_of
+from tests.support.shared_code import shares_code
 
 PAIRS = recordings("vllm_features", "pd_*.npz")
 RESERVED = int(State.RESERVED)
@@ -42,6 +43,7 @@ class Pulling(HearsAtOnce):
         return Grouping(self.groups, setup.kv_tokens // self.block_size) if self.groups else None
 
 
+@shares_code(Pulling)
 @dataclass(frozen=True)
 class HearingLater(Pulling):
     """One that hears with a step's results of all that is over by then."""

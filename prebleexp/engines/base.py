@@ -42,8 +42,9 @@ class Engine(Part):
       asked for by `prebleexp.sim.pulling.read` (1), or there is no room for it (0), called by the engine; it is there;
       and, where the prompt was computed, it was read, so that nobody needs it there any more: should the request
       be lost since, it comes there as if for the first time
-    - `push(self, mine, world, request, now)`, in place of `pull` with protocol push_at_end: a prompt is computed, and
-      its first token is known; called by the engine, now and whenever it has asked to be told of the request again
+    - `push(self, mine, world, request, now) -> int`, in place of `pull` with protocol push_at_end: a prompt is
+      computed, and its first token is known; called by the engine, now and whenever it has asked to be told of the
+      request again. It says 1
     - `reserve(self, mine, world, g, now)`, with reserve_first: who gets room before a step where outputs are made,
       which `prebleexp.sim.pulling.reserve` is told; called by the engine, who tells `computes` and `computed` there
       what is computed of prompts. If GPUs may be lost, it needs `cancel`

@@ -23,7 +23,7 @@ _MOVING: Signatures = {"arrive": (NOTHING, (WORLD, *_SUBJECT)), "let_go": (NOTHI
 MOVING: dict[int, Signatures] = {
     PULL: {**_MOVING, "pull": (INT, (WORLD, *_SUBJECT)), "hear": (NOTHING, (WORLD, *_SUBJECT))},
     RESERVE_FIRST: {**_MOVING, "reserve": (NOTHING, (WORLD, *_SUBJECT))},
-    PUSH_AT_END: {**_MOVING, "push": (NOTHING, (WORLD, *_SUBJECT))},
+    PUSH_AT_END: {**_MOVING, "push": (INT, (WORLD, *_SUBJECT))},
 }
 """… where KV goes from one GPU to another, by protocol"""
 _HANDOFF: Signatures = {

@@ -93,15 +93,14 @@ def forget(mine: Any, world: Any, requests: Longs) -> None:
     begin_jobs(jobs, seen.prompt_tokens, mine.jobs.limit[requests], seen.answer_segment)
     jobs.known += world.jobs.shown[requests]
     mine.jobs[requests], mine.preemptions[requests] = jobs, 0
-    if mine.settings.tiered:
-        _forget_stores(world, requests)
+    _forget_stores(world, requests[: len(world.tiers.jobs)])
 
 
 def _forget_stores(world: Any, requests: Longs) -> None:
     """No store is theirs any more, and they have used nothing."""
-    for request in requests:
+    for request in requests:  # none without tiers
         forget_uses(world.tiers, request)
-    stores = world.tiers.stores[: world.tiers.control[0].stores]
+    stores = world.tiers.stores[: world.tiers.control.stores.sum()]
     stores.counts[np.isin(stores.request, requests)] = 0
     world.tiers.jobs[requests] = 0
 

@@ -22,8 +22,8 @@ from prebleexp.engines.vllm.tables import cached, remember, tokens_of
 from prebleexp.engines.vllm.verified import verify
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.gaps import alike, token
-from prebleexp.sim.plug import call_none
-from prebleexp.sim.pools import PULL, PUSH_AT_END, decodes, leg_of, prefills
+from prebleexp.sim.plug import call_int, call_none
+from prebleexp.sim.pools import PULL, decodes, leg_of, prefills
 from prebleexp.sim.records import NONE, World
 from prebleexp.sim.waking import wake
 
@@ -48,8 +48,7 @@ def submit(self: Any, mine: Engines, world: World, request: int, now: float) -> 
                 if world.tiers.stores[store].request == row:
                     world.tiers.stores[store].counts = 0
     elsewhere = decodes(world, g) and world.jobs[leg_of(world, request)].reached != 0
-    if elsewhere and world.pools.protocol == PUSH_AT_END:
-        call_none(world.engines[g].push, world.engines[g].own, world, request, now)
+    if elsewhere and call_int(world.engines[g].push, world.engines[g].own, world, request, now) != 0:
         return
     job = mine.jobs[request]
     job.known = world.seen.requests[request].prompt_tokens + world.jobs[request].shown
@@ -202,9 +201,10 @@ def arrive(self: Any, mine: Engines, world: World, request: int, now: float) -> 
 
 
 @compiled
-def push(self: Any, mine: Engines, world: World, request: int, now: float) -> None:
+def push(self: Any, mine: Engines, world: World, request: int, now: float) -> int:
     """A prompt is computed elsewhere, and its KV is to be sent here."""
     pushing.receive(mine, world, int(world.seen.requests[request].gpu), request, now)
+    return 1
 
 
 @compiled

@@ -34,6 +34,8 @@ MOST_NAMED = 5
 
 def check_figures(settings: Settings) -> None:
     """Raises InvalidInput if a sweep asks for a figure that does not exist: before it is run."""
+    if not settings.figures:
+        return
     from prebleexp.paper.figures import DRAWINGS
 
     for figure in settings.figures:

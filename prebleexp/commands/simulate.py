@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from prebleexp import publish, sources
@@ -13,8 +13,9 @@ from prebleexp.waiting import waiting
 
 if TYPE_CHECKING:
     from prebleexp.launch.configs import Loader
-    from prebleexp.launch.configure import Job
+    from prebleexp.launch.configure import Job, Settings
     from prebleexp.launch.multirun import Multirun
+    from prebleexp.launch.plain_sweep import PlainSweep
     from prebleexp.launch.session import Session
 
 
@@ -39,6 +40,11 @@ def run(arguments: Sequence[str], survey: bool = False) -> int:
         from prebleexp.launch.configure import job_of_command
 
         return _run(job_of_command(given.overrides), given.overrides, line(*arguments))
+    if given.multirun and not asks_hydra and given.config_dir is None and given.config_name == places.CONFIG:
+        from prebleexp.launch.plain_sweep import PlainSweep
+
+        if (known := PlainSweep.of(given.overrides)) is not None:
+            return _of_sweep(known, given, survey, line(*arguments))
 
     from hydra.types import RunMode
 
@@ -56,19 +62,19 @@ def run(arguments: Sequence[str], survey: bool = False) -> int:
             return _of_hydra(loader, given)
         master = loader.load_configuration(loader.primary, lines, RunMode.MULTIRUN)
     sweep = Multirun(loader, master) if master.hydra.mode == RunMode.MULTIRUN else None
-    if sweep is not None and sweep.settings.output == "vllm_bench":
-        raise InvalidInput("output=vllm_bench is not valid for a sweep; it is the result of one run: leave -m out")
     if sweep is not None and sweep.settings.plans is not None:
         from prebleexp.commands import plan
 
+        _refuse_one_runs_output(sweep.settings)
         if survey or given.dry:
             return plan.sweep_survey(sweep, given.overrides)
         return plan.sweep(sweep, given.overrides, line(*arguments))
-    if survey or given.dry:
-        return _survey(loader, sweep, given)
     if sweep is not None:
-        return _sweep(sweep, line(*arguments))
-    return _run(job(given.overrides, loader), given.overrides, line(*arguments))
+        return _of_sweep(sweep, given, survey, line(*arguments))
+    one = job(given.overrides, loader)
+    if survey or given.dry:
+        return _survey(one.settings, lambda session: session.run([one]), given.dry)
+    return _run(one, given.overrides, line(*arguments))
 
 
 def _may_ask_for_more(override: str) -> bool:
@@ -118,7 +124,19 @@ def _run(one: Job, overrides: Sequence[str], command: str) -> int:
     return code
 
 
-def _sweep(sweep: Multirun, command: str) -> int:
+def _of_sweep(sweep: Multirun | PlainSweep, given: Any, survey: bool, command: str) -> int:
+    _refuse_one_runs_output(sweep.settings)
+    if survey or given.dry:
+        return _survey(sweep.settings, lambda session: _launch(sweep, session), given.dry)
+    return _sweep(sweep, command)
+
+
+def _refuse_one_runs_output(settings: Settings) -> None:
+    if settings.output == "vllm_bench":
+        raise InvalidInput("output=vllm_bench is not valid for a sweep; it is the result of one run: leave -m out")
+
+
+def _sweep(sweep: Multirun | PlainSweep, command: str) -> int:
     """Every combination of the values, by whichever sweeper is configured."""
     from prebleexp.launch import priced, tables
     from prebleexp.launch.session import Session
@@ -144,24 +162,18 @@ def _sweep(sweep: Multirun, command: str) -> int:
     return code
 
 
-def _launch(sweep: Multirun, session: Session) -> None:
+def _launch(sweep: Multirun | PlainSweep, session: Session) -> None:
     publish.check_figures(sweep.settings)
     sweep.launch(session)
 
 
-def _survey(loader: Loader, sweep: Multirun | None, given: Any) -> int:
+def _survey(settings: Settings, launch: Callable[[Session], object], listing: bool) -> int:
     """What `_sweep`, or `_run`, would compute."""
-    from prebleexp.launch.configure import job
     from prebleexp.launch.survey import Survey
 
-    if sweep is not None:
-        survey = Survey(sweep.settings)
-        _launch(sweep, survey)
-    else:
-        one = job(given.overrides, loader)
-        survey = Survey(one.settings)
-        survey.run([one])
-    survey.show(listing=given.dry)
+    survey = Survey(settings)
+    launch(survey)
+    survey.show(listing)
     print(survey.outlook(), file=sys.stderr)
     return 0
 

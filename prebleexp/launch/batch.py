@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,20 +13,19 @@ from hydra.core.utils import JobReturn, JobStatus
 from hydra.types import TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
-from prebleexp.errors import DoesNotFit, InvalidInput, PrebleexpError
+from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.experiment.results import Result
-from prebleexp.launch import globs, idle, job_dirs, parts
+from prebleexp.launch import globs, job_dirs, parts
 from prebleexp.launch.compose import Composer, plain
-from prebleexp.launch.configure import NUMBERS, Job, axes_of, job_of
+from prebleexp.launch.configure import NUMBERS, Job, axes_of
+from prebleexp.launch.jobs import Lines, Swept, check, fitting
 from prebleexp.launch.messages import understood
 from prebleexp.launch.rows import means
 from prebleexp.launch.session import Session
+from prebleexp.launch.written import Composition
 
 if TYPE_CHECKING:
     from hydra_plugins.prebleexp_plugin import PrebleexpLauncher
-
-Lines = Sequence[str]
-"""the overrides of a job"""
 
 
 def takes(task_function: TaskFunction | None) -> bool:
@@ -43,7 +42,7 @@ class Batches:
         self.config = config
         fixed = OmegaConf.to_container(config.hydra.overrides.hydra)  # not resolved: what they refer to is a job's
         self.composer = Composer(loader, cast(list[str], fixed))
-        self._values: dict[str, set[str]] = {}
+        self._swept = Swept()
 
     def run(self, jobs: Sequence[Lines], first: int, common: Mapping[str, Any] | None = None) -> list[list[Result]]:
         """Run jobs, which are numbered from `first`, and return of each the results of its replications; where the
@@ -54,14 +53,12 @@ class Batches:
         """
         common = common or {}
         fitting = self.compose(jobs, first, common)
-        composed = [job for _, job in fitting]
         folders: list[Path] = []
         if self.session.job_dirs:
             configurations = (self.composer.configuration(lines, first + i) for i, lines in enumerate(jobs))
             folders = [job_dirs.record(one, self.config, common) for one in configurations]
-        if not self.session.settings.parts and all(job.settings == composed[0].settings for job in composed):
-            idle.refuse([lines for lines, _ in fitting], [job.cells[0] for job in composed])
-        results = self.session.run(composed, self._swept(jobs))
+        check(self.session, fitting)
+        results = self.session.run([job for _, job in fitting], self._swept.axes(jobs))
         for folder, of_job in zip(folders, results, strict=False):
             job_dirs.conclude(folder, of_job)
         return results
@@ -78,31 +75,17 @@ class Batches:
     def compose(
         self, jobs: Sequence[Lines], first: int = 0, common: Mapping[str, Any] | None = None
     ) -> list[tuple[Lines, Job]]:
-        """Jobs, and what they say. Raises InvalidInput if any of them is not valid; of what does not fit only where the
-        session does not leave it out, or nothing does fit."""
-        composed: list[tuple[Lines, Job]] = []
-        misfits: list[tuple[Lines, DoesNotFit]] = []
+        """Jobs, and what they say; raises as `fitting`."""
+        return fitting(self.session, self._composed(jobs, first, common or {}))
+
+    def _composed(
+        self, jobs: Sequence[Lines], first: int, common: Mapping[str, Any]
+    ) -> Iterator[tuple[Lines, Composition]]:
         for i, lines in enumerate(jobs):
             with understood(self.loader, lines):
                 composition = self.composer.compose(lines, first + i)
-            composition.values.update(common or {})
-            try:
-                composed.append((lines, job_of(composition)))
-            except DoesNotFit as error:
-                if not self.session.leaves_out:
-                    raise
-                misfits.append((lines, error))
-        if misfits and not composed:
-            raise misfits[0][1]
-        self.session.misfits += misfits
-        return composed
-
-    def _swept(self, jobs: Sequence[Lines]) -> list[str]:
-        """The keys that have had more than one value so far, in the order in which they came."""
-        for lines in jobs:
-            for line in lines:
-                self._values.setdefault(parts.key_of(line), set()).add(line.partition("=")[2])
-        return axes_of(key for key, values in self._values.items() if len(values) > 1)
+            composition.values.update(common)
+            yield lines, composition
 
 
 def sweep(sweeper: BasicSweeper, arguments: Lines) -> list[Sequence[JobReturn]]:

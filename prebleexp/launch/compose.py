@@ -73,7 +73,7 @@ class Composer:
         self._bases: dict[tuple[str, ...], _Base] = {}
         self._options: dict[tuple[str, str], dict[str, Any] | None] = {}
         is_of_package = is_of_this_package(loader.get_search_path()) and not has_own(loader)
-        self._made_of = (self._primary, *files()) if is_of_package else None
+        self._made_of = written.digest((self._primary, *files())) if is_of_package else None
 
     def compose(self, overrides: Sequence[str], number: int | None = None) -> Composition:
         """A composition of these overrides, with the values of `configuration`."""

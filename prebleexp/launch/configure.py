@@ -143,23 +143,21 @@ def job(overrides: Sequence[str], loader: ConfigLoaderImpl | None = None) -> Job
     from prebleexp.launch import standing
     from prebleexp.launch.compose import Composer
 
-    return job_of(_composed(standing.composer(overrides) if loader is None else Composer(loader), overrides))
+    return job_of(_by_hydra(standing.composer(overrides) if loader is None else Composer(loader), overrides))
 
 
 def job_of_command(overrides: Sequence[str]) -> Job:
     """As `job`, for a command that composes nothing else: where it can, without Hydra."""
-    composition = at_once.composed(overrides)
-    if composition is None:
-        from prebleexp.launch import configs
-        from prebleexp.launch.compose import Composer
-
-        composer = Composer(configs.loader())
-        composition = _composed(composer, overrides)
-        at_once.keep(composer, overrides)
-    return job_of(composition)
+    return job_of(composed(at_once.Plain(), overrides))
 
 
-def _composed(composer: Composer, overrides: Sequence[str]) -> Composition:
+def composed(plain: at_once.Plain, overrides: Sequence[str]) -> Composition:
+    """Without Hydra where that can be. Raises InvalidInput, with one line, for overrides that are not valid."""
+    made = plain.composed(overrides)
+    return _by_hydra(plain.composer, overrides) if made is None else made
+
+
+def _by_hydra(composer: Composer, overrides: Sequence[str]) -> Composition:
     from prebleexp.launch.messages import understood
 
     with understood(composer.loader, overrides):

@@ -73,10 +73,15 @@ def is_plain(value: Any) -> bool:
 
 
 # ---------------------------------------------------------------- on disk
-def keep(made_of: object, structure: Sequence[str], one: Written) -> None:
+def digest(made_of: object) -> str:
+    """Of what a composition is made of: the files, as the caller has them, and who composes."""
+    return hashlib.sha256(repr((made_of, _composers())).encode()).hexdigest()
+
+
+def keep(made_of: str, structure: Sequence[str], one: Written) -> None:
     """For the next process. A full disk is no reason to fail."""
     said = {
-        "made_of": _digest(made_of),
+        "made_of": made_of,
         "choices": one.choices,
         "written": one.written,
         "final": list(one.final),
@@ -94,11 +99,11 @@ def keep(made_of: object, structure: Sequence[str], one: Written) -> None:
         Path(file.name).replace(place)
 
 
-def kept(made_of: object, structure: Sequence[str]) -> Written | None:
+def kept(made_of: str, structure: Sequence[str]) -> Written | None:
     """What was kept of these files as they are; None if nothing was, or if it cannot be read."""
     try:
         said = json.loads(_place(structure).read_text(encoding="utf-8"))
-        if said["made_of"] != _digest(made_of):
+        if said["made_of"] != made_of:
             return None
         choices, written, leaves = said["choices"], said["written"], frozenset(said["leaves"])
         return Written(choices, written, {key: written[key] for key in said["final"]}, leaves, said["asks_hydra"])
@@ -110,10 +115,6 @@ def _place(structure: Sequence[str]) -> Path:
     """One file for each checkout and structure: an edit writes it anew."""
     name = hashlib.sha256(repr((str(places.HOME), *structure)).encode()).hexdigest()[:24]
     return machine_code.home() / "composed" / f"{name}.json"
-
-
-def _digest(made_of: object) -> str:
-    return hashlib.sha256(repr((made_of, _composers())).encode()).hexdigest()
 
 
 @cache

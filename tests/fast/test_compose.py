@@ -142,9 +142,9 @@ def test_any_mixture_composes_as_in_hydra(loader: ConfigLoaderImpl, composer: Co
 
 def same_without_hydra(composer: Composer, overrides: list[str], composed: Any) -> bool:
     """Whether it is composed without Hydra; then as with it. What is not valid is left to Hydra."""
-    if isinstance(composed[0], dict):
-        at_once.keep(composer, overrides)
-    at = at_once.composed(overrides)
+    plain = at_once.Plain()
+    plain.composer = composer
+    at = plain.composed(overrides)
     assert at is None or repr((at.values, at.choices)) == repr(composed[:2])
     return at is not None
 
@@ -233,9 +233,11 @@ def test_plain_words_are_composed_without_hydra(own: ConfigLoaderImpl) -> None:
     composer = Composer(own)
     for lines in [[], *([line] for line in PLAIN), list(PLAIN[:4]), ["policy=e2", "gpus=2", "hardware/gpu=h100"]]:
         assert same_without_hydra(composer, lines, by_us(composer, lines)), lines
+    plain = at_once.Plain()
+    plain.composer = composer
     for line in LEFT_TO_HYDRA:
-        assert at_once.composed([line]) is None, line
-    assert at_once.composed(["policy=lor", "policy=e2"]) is None
+        assert plain.composed([line]) is None, line
+    assert plain.composed(["policy=lor", "policy=e2"]) is None
 
 
 def products(gpus: int, rps: int) -> Iterator[list[str]]:

@@ -19,6 +19,7 @@ atexit.register(lambda: print(json.dumps(sorted(sys.modules)), file=out, flush=T
 runpy.run_module("prebleexp", run_name="__main__", alter_sys=True)
 """
 COMPUTED = 630
+SWEEP = ["-m", "gpus=1,2", "rps=1", "duration_s=3", "policy=lor,random", "report=none"]
 HEAVY = {"IPython", "distributed", "matplotlib", "seaborn", "sklearn", "torch", "transformers", "vl_convert"}
 
 
@@ -43,12 +44,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.param(["--help"], 170, id="help"),
         pytest.param(["gpus=2", "rps=1", "duration_s=3"], COMPUTED, id="computed", marks=pytest.mark.slow),
         pytest.param(["gpus=2", "rps=1", "duration_s=3"], 430, id="cached", marks=pytest.mark.slow),
+        pytest.param(SWEEP, 440, id="cached sweep", marks=pytest.mark.slow),
     ],
 )
 def test_a_command_imports_what_it_needs(words: list[str], most: int, folder: Path) -> None:
-    """Where another run has left machine code, nothing makes any."""
+    """Where another run has left machine code, nothing makes any; what a sweep's options are, one has composed."""
     if most == COMPUTED:
         imported(folder, *words, "seed=1")
+    if words == SWEEP:
+        imported(folder, *words)
     modules = imported(folder, *words)
     assert not {"numba", "hydra", "omegaconf"} & modules
     print(f"{len(modules)} modules")

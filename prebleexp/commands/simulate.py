@@ -40,10 +40,11 @@ def run(arguments: Sequence[str], survey: bool = False) -> int:
         from prebleexp.launch.configure import job_of_command
 
         return _run(job_of_command(given.overrides), given.overrides, line(*arguments))
-    if given.multirun and not asks_hydra and given.config_dir is None and given.config_name == places.CONFIG:
+    may_be_sweep = given.multirun or any(one.startswith("+sweeps=") for one in given.overrides)
+    if may_be_sweep and not asks_hydra and given.config_dir is None and given.config_name == places.CONFIG:
         from prebleexp.launch.plain_sweep import PlainSweep
 
-        if (known := PlainSweep.of(given.overrides)) is not None:
+        if (known := PlainSweep.of(given.overrides, given.multirun)) is not None:
             return _of_sweep(known, given, survey, line(*arguments))
 
     from hydra.types import RunMode

@@ -101,7 +101,7 @@ class Cell:
         for name in ("rps", "duration_s"):
             positive(name, getattr(self, name), "a finite number > 0")
         require(self.horizon in HORIZONS, "horizon", self.horizon, " or ".join(HORIZONS))
-        require(is_integer(self.seed, 0, 2**63 - 1), "seed", self.seed, "an integer from 0 to 2^63 - 1")
+        _check_seed(self.seed)
         if self.reports_ms is None:
             object.__setattr__(self, "reports_ms", self.policy.reports_ms)
         valid = is_number(self.reports_ms) and self.reports_ms >= 0
@@ -143,6 +143,14 @@ class Cell:
             self.lengths.check(self.workload.predictors)
         load.check(self)
         warming.check(self)
+
+    def with_seed(self, seed: int) -> Cell:
+        """The same with another seed, of which nothing else is checked. Raises InvalidInput for one that is none."""
+        _check_seed(seed)
+        other = object.__new__(type(self))
+        vars(other).update(vars(self) | {"seed": seed})
+        vars(other).pop("stream", None)  # is of the seed
+        return other
 
     @property
     def gpus_change(self) -> bool:
@@ -320,6 +328,10 @@ class Cell:
     def called(self, group: str) -> str:
         """What people read that an option is: the one that was chosen, or the engine's own."""
         return self.engine.own.get(group) or self.names[group]
+
+
+def _check_seed(seed: object) -> None:
+    require(is_integer(seed, 0, 2**63 - 1), "seed", seed, "an integer from 0 to 2^63 - 1")
 
 
 @once_of_itself

@@ -7,8 +7,10 @@ import inspect
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache, cached_property
+from dataclasses import fields
+from functools import cache, cached_property, lru_cache
 from importlib.metadata import version
+from operator import attrgetter
 from typing import Any
 
 from prebleexp import sources
@@ -44,6 +46,9 @@ COMPUTES = (
 )
 """the parts of the package that determine results"""
 
+CONFIGURATION = attrgetter(*(one.name for one in fields(Cell) if one.compare and one.name != "seed"))
+"""of a cell all but its seed"""
+
 
 def key(cell: Cell) -> str:
     """64 hexadecimal digits. Raises InvalidInput for values that have no canonical form."""
@@ -56,9 +61,23 @@ def digest(content: Mapping[str, object]) -> str:
 
 
 def contents(cells: Iterable[Cell]) -> list[dict[str, object]]:
-    """The content of each cell. Files that specs stand for are read once, as they are now."""
+    """The content of each cell. Files that specs stand for are read once, as they are now; cells of the same objects
+    differ in their seeds alone."""
     of = once_of_itself(cache(_spec_content))
-    return [content(cell, of) for cell in cells]
+    made: dict[tuple[int, ...], dict[str, object]] = {}
+    return [_with_seed(made, cell, of) for cell in [*cells]]
+
+
+def _with_seed(
+    made: dict[tuple[int, ...], dict[str, object]], cell: Cell, of: Callable[[Any], dict[str, object]]
+) -> dict[str, object]:
+    """Its content, from that of another seed if there is one."""
+    at = tuple(map(id, CONFIGURATION(cell)))
+    if at not in made:
+        made[at] = content(cell, of)
+    found = made[at]
+    of_cell: Any = found["cell"]
+    return found if of_cell.get("seed", cell.seed) == cell.seed else {**found, "cell": {**of_cell, "seed": cell.seed}}
 
 
 class _Normal(dict[str, Any]):
@@ -104,12 +123,17 @@ def canonical(value: Any, path: str = "") -> str:
     is taken. `path`: where the value stands, for errors."""
     if isinstance(value, _Normal):
         return value.text
-    if not isinstance(value, Mapping):
-        return _ENCODER.encode(_normal(value, path))
+    if type(value) is not dict and not isinstance(value, Mapping):
+        return str(value) if type(value) is int else _ENCODER.encode(_normal(value, path))
     named = {str(name): one for name, one in value.items()}
     at = f"{path}." if path else ""
-    texts = (f"{_ENCODER.encode(name)}:{canonical(named[name], at + name)}" for name in sorted(named))
+    texts = [f"{_name(name)}:{canonical(named[name], at + name)}" for name in sorted(named)]
     return f"{{{','.join(texts)}}}"
+
+
+@lru_cache(4_096)
+def _name(name: str) -> str:
+    return _ENCODER.encode(name)
 
 
 def differences(a: Any, b: Any, path: str = "") -> list[tuple[str, object, object]]:

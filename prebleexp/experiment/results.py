@@ -6,8 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from operator import attrgetter
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from prebleexp.errors import InvalidInput
@@ -15,15 +14,13 @@ from prebleexp.experiment.backends import Backend, Threads
 from prebleexp.experiment.cache import Cache, Entry
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.claims import Claims
-from prebleexp.experiment.key import contents, digest
+from prebleexp.experiment.key import CONFIGURATION, contents, digest
 from prebleexp.experiment.pool import compute
 from prebleexp.experiment.remeasured import remeasured
 from prebleexp.experiment.work import Attempt, Failure, Orders, Task, keep
 
 RETRIES = ("failed", "none", "all")
 POLL_S = 0.1
-CONFIGURATION = attrgetter(*(one.name for one in fields(Cell) if one.compare and one.name != "seed"))
-"""all but the seed"""
 LEASE_S = 300.0
 """for so long another process may have a run claimed while none of those we wait for is finished"""
 

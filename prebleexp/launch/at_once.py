@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
+from prebleexp.errors import InvalidInput
 from prebleexp.launch import places, written
 from prebleexp.launch.groups import made_whole
 from prebleexp.launch.written import Composition, Written
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
 KEY = r"[a-z][a-z_]*(?:[./][a-z][a-z_]*)*"
 INTEGER, NUMBER, NAME = r"-?(?:0|[1-9][0-9]*)", r"-?(?:0|[1-9][0-9]*)\.[0-9]+", r"[a-z][a-z0-9_]*"
 WRITTEN = re.compile(rf"({KEY})=(?:({INTEGER})|({NUMBER})|({NAME}))")
+LISTED = re.compile(rf"({KEY})=\[((?:{INTEGER}|{NUMBER}|{NAME})(?:,(?:{INTEGER}|{NUMBER}|{NAME}))*)\]")
 """of Hydra's grammar what most people write, and what means the same in all of its versions"""
+CHOSEN = re.compile(r"(\+(?:sweeps|variant))=([a-z][a-z0-9_]*)")
+"""of groups of which none is chosen unless one says so"""
 WORDS = {"true": True, "false": False, "null": None}
 NUMBERS = ("nan", "inf")
 """names that Hydra takes for numbers"""
@@ -62,9 +66,15 @@ class Plain:
             return None
         try:
             made_whole(values, overrides, _ask)
-        except _NotPlain:
+        except (_NotPlain, InvalidInput):
             return None
         return Composition(values, known.choices)
+
+    def is_sweep(self, overrides: Sequence[str]) -> bool:
+        """Whether options among these overrides, which are plain, say that they are a sweep."""
+        apart = self._apart(overrides)
+        known = None if apart is None else self._base(apart[0])
+        return known is not None and known.multirun
 
     def _base(self, structure: Structure) -> Written | None:
         """What options make; None if they are not valid."""
@@ -101,6 +111,12 @@ class Plain:
 @lru_cache(LINES_KEPT)
 def _read(line: str) -> tuple[bool, str, Any] | None:
     """Whether an override chooses an option, its key and its value; None if it is not plain."""
+    if chosen := CHOSEN.fullmatch(line):
+        return True, chosen[1], chosen[2]
+    if listed := LISTED.fullmatch(line):
+        each = [_read(f"{listed[1]}={one}") for one in listed[2].split(",")]
+        values = [one[2] for one in each if one is not None and not one[0]]
+        return (False, listed[1], values) if len(values) == len(each) else None
     found = WRITTEN.fullmatch(line)
     if found is None or found[4] in NUMBERS:
         return None

@@ -17,8 +17,8 @@ from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.experiment.results import Result
 from prebleexp.launch import globs, job_dirs, parts
 from prebleexp.launch.compose import Composer, plain
-from prebleexp.launch.configure import NUMBERS, Job, axes_of
-from prebleexp.launch.jobs import Lines, Swept, check, fitting
+from prebleexp.launch.configure import Job
+from prebleexp.launch.jobs import Lines, Swept, axes_of_parts, check, fitting, of_parts
 from prebleexp.launch.messages import understood
 from prebleexp.launch.rows import means
 from prebleexp.launch.session import Session
@@ -121,28 +121,12 @@ def sweep(sweeper: BasicSweeper, arguments: Lines) -> list[Sequence[JobReturn]]:
 
 def _sweep_parts(batches: Batches, arguments: Lines) -> None:
     """All parts of a sweep in one batch, of which nobody asks what the jobs return."""
-    session = batches.session
+    session, parser = batches.session, OverridesParser.create(config_loader=batches.loader)
+    values = plain(batches.config)
     with understood(batches.loader, arguments):
-        shared = _without_sweep(batches, arguments)
-        found = parts.jobs(session.settings.parts, shared, OverridesParser.create(config_loader=batches.loader))
-    session.places = [place for place, _ in found]
-    batches.run([overrides for _, overrides in found], 0, {"sweep": plain(batches.config)["sweep"]})
-    session.axes = ["part", "line", *axes_of(key for part in session.settings.parts for key in part.params)]
-
-
-def _without_sweep(batches: Batches, arguments: Lines) -> list[str]:
-    """The arguments with what the sweep's file sets written out in its place: it is a large file, and composing it for
-    every distinct choice would take longer than all the rest. If it sets more than numbers, it stays."""
-    rest = [line for line in arguments if not line.startswith("+sweeps=")]
-    given = {parts.key_of(line) for line in rest}
-    with_it, without = (
-        plain(batches.config),
-        batches.composer.compose([line for line in rest if "," not in line]).values,
-    )
-    changed = [key for key in without if key not in given and key != "sweep" and with_it[key] != without[key]]
-    if with_it.keys() != without.keys() or not set(changed) <= set(NUMBERS):
-        return list(arguments)
-    return [*rest, *(f"{key}={with_it[key]}" for key in changed)]
+        jobs = of_parts(session, arguments, values, batches.composer.compose, lambda line: parts.choices(line, parser))
+    batches.run(jobs, 0, {"sweep": values["sweep"]})
+    session.axes = axes_of_parts(session)
 
 
 def _returned(overrides: list[str], results: Sequence[Result], objective: str | tuple[str, ...] | None) -> JobReturn:

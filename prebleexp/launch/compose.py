@@ -27,7 +27,7 @@ from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
 from hydra.types import RunMode
-from omegaconf import AnyNode, Container, DictConfig, OmegaConf, flag_override, open_dict
+from omegaconf import AnyNode, Container, DictConfig, ListConfig, OmegaConf, flag_override, open_dict
 
 from prebleexp.launch import written
 from prebleexp.launch.configs import has_own, is_of_this_package, primary_of
@@ -203,7 +203,7 @@ class Composer:
         cfg = self.loader.load_configuration(self._primary, list(structure), RunMode.RUN)
         with open_dict(cfg):
             hydra = cfg.pop("hydra")
-        return (pickle.dumps(cfg), hydra), _written_of(cfg, dict(hydra.runtime.choices))
+        return (pickle.dumps(cfg), hydra), _written_of(cfg, hydra)
 
     def _split(self, structure: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, str]]:
         """Apart from the rest, the options chosen of groups of this package that are nothing but their group's node:
@@ -280,12 +280,13 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _written_of(cfg: DictConfig, choices: dict[str, str]) -> Written:
+def _written_of(cfg: DictConfig, hydra: DictConfig) -> Written:
     tree = OmegaConf.to_container(cfg)
     assert isinstance(tree, dict)
     values = {str(key): value for key, value in tree.items()}
     final = {key: value for key, value in values.items() if _is_final(value)}
-    return Written(choices, values, final, frozenset(_leaves(cfg)), _asks_hydra(repr(values)))
+    choices, multirun = dict(hydra.runtime.choices), hydra.mode == RunMode.MULTIRUN
+    return Written(choices, values, final, frozenset(_leaves(cfg)), _asks_hydra(repr(values)), multirun)
 
 
 def _leaves(cfg: DictConfig, path: str = "") -> Iterator[str]:
@@ -297,8 +298,18 @@ def _leaves(cfg: DictConfig, path: str = "") -> Iterator[str]:
             if not path and child._metadata.ref_type is Any and not child._get_flag("readonly"):
                 yield key  # as report=none
             yield from _leaves(child, f"{path}{key}.") if isinstance(child._value(), dict) else ()
-        elif type(child) is AnyNode and not child._get_flag("readonly"):
+        elif isinstance(child, AnyNode | ListConfig) and _is_free(child):
             yield path + key
+
+
+def _is_free(node: AnyNode | ListConfig) -> bool:
+    """Whether it is of no declared type, and may be changed."""
+    if isinstance(node, ListConfig):
+        of = node._metadata
+        untyped = isinstance(node._value(), list) and of.ref_type is Any and of.element_type is Any
+    else:
+        untyped = type(node) is AnyNode
+    return untyped and not node._get_flag("readonly")
 
 
 def _asks_hydra(text: str) -> bool:

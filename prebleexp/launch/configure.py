@@ -197,7 +197,7 @@ def cells_of(values: Mapping[str, Any], choices: Mapping[str, str]) -> list[Cell
     first = Cell(seed=values["seed"], names=names, **same)
     if count > 1 and not first.draws:  # all seeds are one run
         count = 1
-    return [first, *(Cell(seed=first.seed + i, names=names, **same) for i in range(1, count))]
+    return [first, *(first.with_seed(first.seed + i) for i in range(1, count))]
 
 
 def _rps(values: Mapping[str, Any], gpus: int) -> Any:

@@ -19,17 +19,19 @@ def refuse(jobs: Sequence[Lines], cells: Sequence[Cell]) -> None:
     """`jobs`: the overrides of each of the cells. Raises InvalidInput if a key has several values, and in no cell does
     it matter which."""
     given = [{key_of(line): line.partition("=")[2] for line in lines} for lines in jobs]
+    in_order = [dict(sorted(one.items())) for one in given]
     for key in dict.fromkeys(key for one in given for key in one):
         values = dict.fromkeys(one[key] for one in given if key in one)
-        if len(values) > 1 and not _matters(key, given, cells):
+        if len(values) > 1 and not _matters(key, in_order, cells):
             raise InvalidInput(f"{key}={','.join(values)} does nothing here: {why(key, cells[0])}")
 
 
 def _matters(key: str, given: Sequence[Mapping[str, str]], cells: Sequence[Cell]) -> bool:
+    """`given`: the values of each cell by key, all in the same order."""
     groups: dict[tuple[tuple[str, str], ...], dict[str, Cell]] = defaultdict(dict)
     for one, cell in zip(given, cells, strict=True):
         if key in one:
-            groups[tuple(sorted((name, value) for name, value in one.items() if name != key))][one[key]] = cell
+            groups[tuple((name, value) for name, value in one.items() if name != key)][one[key]] = cell
     several = [list(one.values()) for one in groups.values() if len(one) > 1]
     return not several or any(_key(one) != _key(of[0]) for of in several for one in of[1:])
 

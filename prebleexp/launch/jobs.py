@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from prebleexp.errors import DoesNotFit
-from prebleexp.launch import idle
-from prebleexp.launch.configure import Job, axes_of, job_of
+from prebleexp.launch import idle, parts
+from prebleexp.launch.configure import NUMBERS, Job, axes_of, job_of
 from prebleexp.launch.parts import key_of
 from prebleexp.launch.written import Composition
 
@@ -40,6 +40,37 @@ def check(session: Session, jobs: Sequence[tuple[Lines, Job]]) -> None:
     """Raises InvalidInput if a key that has several values does nothing."""
     if not session.settings.parts and all(job.settings == jobs[0][1].settings for _, job in jobs):
         idle.refuse([lines for lines, _ in jobs], [job.cells[0] for _, job in jobs])
+
+
+def of_parts(
+    session: Session,
+    arguments: Lines,
+    values: Mapping[str, Any],
+    composed: Callable[[Lines], Composition],
+    choices_of: Callable[[str], list[str]],
+) -> list[list[str]]:
+    """The jobs of a sweep's parts, of which the session learns where they belong. `values` are what the arguments make,
+    `composed` says what others do."""
+    shared = _without_sweep(arguments, values, composed)
+    found = parts.jobs(session.settings.parts, shared, choices_of)
+    session.places = [place for place, _ in found]
+    return [lines for _, lines in found]
+
+
+def axes_of_parts(session: Session) -> list[str]:
+    return ["part", "line", *axes_of(key for part in session.settings.parts for key in part.params)]
+
+
+def _without_sweep(arguments: Lines, values: Mapping[str, Any], composed: Callable[[Lines], Composition]) -> list[str]:
+    """The arguments with what the sweep's file sets written out in its place: it is a large file, and composing it for
+    every distinct choice would take longer than all the rest. If it sets more than numbers, it stays."""
+    rest = [line for line in arguments if not line.startswith("+sweeps=")]
+    given = {key_of(line) for line in rest}
+    without = composed([line for line in rest if "," not in line]).values
+    changed = [key for key in without if key not in given and key != "sweep" and values[key] != without[key]]
+    if values.keys() != without.keys() or not set(changed) <= set(NUMBERS):
+        return list(arguments)
+    return [*rest, *(f"{key}={values[key]}" for key in changed)]
 
 
 class Swept:

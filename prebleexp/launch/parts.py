@@ -15,7 +15,7 @@ A line is a router with all that belongs to it. What the command line says holds
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -100,8 +100,11 @@ def figures_of(sweep: Mapping[str, Any]) -> tuple[FigureSpec, ...]:
     return tuple(found)
 
 
-def jobs(parts: Sequence[Part], arguments: Sequence[str], parser: OverridesParser) -> list[tuple[Place, list[str]]]:
-    """The overrides of every job, and where it belongs. `arguments` replace what a part says of the same key.
+def jobs(
+    parts: Sequence[Part], arguments: Sequence[str], choices_of: Callable[[str], list[str]]
+) -> list[tuple[Place, list[str]]]:
+    """The overrides of every job, and where it belongs. `arguments` replace what a part says of the same key;
+    `choices_of` is what an override stands for (`choices`).
 
     Raises InvalidInput if they set what tells lines apart.
     """
@@ -116,12 +119,12 @@ def jobs(parts: Sequence[Part], arguments: Sequence[str], parser: OverridesParse
                 if key_of(line) in given:
                     raise InvalidInput(f"{key_of(line)} cannot be set: the lines of part {part.name} differ in it")
             place = Place(part.name, part.variant, label)
-            choices = [_choices(line, parser) for line in (*shared, *own, *swept)]
-            found += [(place, list(job)) for job in product(*choices)]
+            of_each = [choices_of(line) for line in (*shared, *own, *swept)]
+            found += [(place, list(job)) for job in product(*of_each)]
     return found
 
 
-def _choices(line: str, parser: OverridesParser) -> list[str]:
+def choices(line: str, parser: OverridesParser) -> list[str]:
     """What an override stands for: itself, or one for each of its values."""
     override = parser.parse_override(line)
     if not override.is_sweep_override():

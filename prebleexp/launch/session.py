@@ -6,7 +6,7 @@ import hashlib
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -103,7 +103,7 @@ class Session:
             short = [of for of in of_jobs if of[0].cell.draws and _is_short(of, precision)]
             first = [results[0].cell for results in short]
             more = [
-                [replace(cell, seed=cell.seed + i) for i in range(len(results), count)]
+                [cell.with_seed(cell.seed + i) for i in range(len(results), count)]
                 for cell, results in zip(first, short, strict=True)
             ]
             for results, added in zip(short, self._of_jobs(more, keep), strict=True):

@@ -44,9 +44,11 @@ class Written:
     final: dict[str, Any]
     """its top-level keys under which nothing is interpolated or missing"""
     leaves: frozenset[str]
-    """paths of values that are of no declared type and may be changed"""
+    """paths of values, and of lists, that are of no declared type and may be changed"""
     asks_hydra: bool
     """whether Hydra's node is interpolated somewhere"""
+    multirun: bool
+    """whether it says itself that it is a sweep"""
 
     def assigned(self, changes: Iterable[tuple[str, Any]]) -> dict[str, Any] | None:
         """The whole tree with plain values put in place of plain values, by their paths; None if that is not all that
@@ -61,6 +63,8 @@ class Written:
             node = values
             for name in path:
                 node[name] = node = dict(node[name])
+            if isinstance(value, list) and isinstance(node[last], dict):  # is merged, which is an error
+                return None
             node[last] = value
         return values
 
@@ -69,6 +73,8 @@ def is_plain(value: Any) -> bool:
     """Whether OmegaConf keeps a value just as it is."""
     if isinstance(value, str):
         return "${" not in value and value != "???"
+    if isinstance(value, list):
+        return all(map(is_plain, value))
     return value is None or isinstance(value, bool | int | float)
 
 
@@ -87,6 +93,7 @@ def keep(made_of: str, structure: Sequence[str], one: Written) -> None:
         "final": list(one.final),
         "leaves": sorted(one.leaves),
         "asks_hydra": one.asks_hydra,
+        "multirun": one.multirun,
     }
     place = _place(structure)
     with suppress(OSError, TypeError):
@@ -106,7 +113,8 @@ def kept(made_of: str, structure: Sequence[str]) -> Written | None:
         if said["made_of"] != made_of:
             return None
         choices, written, leaves = said["choices"], said["written"], frozenset(said["leaves"])
-        return Written(choices, written, {key: written[key] for key in said["final"]}, leaves, said["asks_hydra"])
+        final = {key: written[key] for key in said["final"]}
+        return Written(choices, written, final, leaves, said["asks_hydra"], said["multirun"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -75,6 +75,15 @@ def test_what_a_stream_depends_on() -> None:
         assert cell("policy=lor", "gpus=4", other).stream != one.stream
 
 
+def test_another_seed_is_all_that_differs() -> None:
+    one = cell()
+    assert one.stream != one.with_seed(7).stream
+    assert one.with_seed(7) == replace(one, seed=7)
+    assert vars(one.with_seed(7)).keys() <= {*vars(replace(one, seed=7)), *vars(one)}
+    with pytest.raises(InvalidInput, match="seed=-1 is not valid"):
+        one.with_seed(-1)
+
+
 def test_columns_are_flat() -> None:
     row = cell("policy=random", "policy.seed=7").columns()
     assert row["policy"] == "random"

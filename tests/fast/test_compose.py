@@ -164,6 +164,9 @@ VALUES = (
     *("cluster=two_kinds", "cluster.groups=[{gpus: 1}]", "cluster.groups=[{hardware/gpu: h100}]", "cluster.groups=5"),
     *("gpus=4", "rps=2.5", "horizon=stop", "seed=null", "sweep.name=x", "sweep.title='a: b'", "engine.queue=fcfs"),
     *("seed=${hydra.job.num}", "rps=${gpus}", "workload={a: 1}", "engine={queue: fcfs}", "sweep=5", "sweep.parts=null"),
+    *("objective=[ttft_p99_s,hit_ratio]", "report.metrics=[hit_ratio]", "output_length.lengths=[1,2.5]"),
+    *("gpus=[1,true]", "policy.quirks=[a,b]"),
+    *("output_length.lengths=null", "cluster.groups=[]", "sweep=[1]", "policy=[lor]", "sweep.title=[a,null]"),
     *("report=none", "report.format=none", "report={format: none}", "report=null"),
     *("+policy.seed=3", "++hardware.x=1", "+sweep.x=[1]", "~title", "policy.seed=3", "engine.nope=1", "gpus.x=1"),
 )

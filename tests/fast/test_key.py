@@ -314,3 +314,12 @@ def test_a_key_takes_few_calls() -> None:
     each = calls(lambda: [key(one) for one in cells]) / 50
     print(f"{each:.0f} calls a key")
     assert each < 2_500
+
+
+@pytest.mark.parametrize("overrides", [["gpus=2"], ["policy=lor", "slo.ttft_s=0.5"], ["policy=random"]])
+def test_the_cells_of_several_seeds_have_the_keys_that_they_have_alone(overrides: list[str]) -> None:
+    """Though most of their contents is made once."""
+    other = cell(*overrides, "rps=7")
+    cells = [one for first in (cell(*overrides), other) for one in (first, first.with_seed(5), first.with_seed(2**40))]
+    assert [keys.digest(one) for one in contents(iter(cells))] == [key(replace(one)) for one in cells]
+    assert len({key(one) for one in cells}) == len(cells)

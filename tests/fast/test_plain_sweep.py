@@ -32,7 +32,7 @@ class Heard(Session):
 def said_by(sweep: Multirun | PlainSweep) -> list[Any]:
     session = Heard(sweep)
     sweep.launch(session)
-    return session.heard
+    return [*session.heard, session.axes, session.places]
 
 
 def by_hydra(overrides: list[str]) -> tuple[Any, Any]:
@@ -46,7 +46,7 @@ def by_hydra(overrides: list[str]) -> tuple[Any, Any]:
 def by_us(overrides: list[str]) -> tuple[Any, Any] | None:
     """None if it is left to Hydra."""
     try:
-        sweep = PlainSweep.of(overrides)
+        sweep = PlainSweep.of(overrides, True)
         return sweep and (sweep.settings, said_by(sweep))
     except InvalidInput as error:
         return type(error), str(error)
@@ -111,16 +111,36 @@ def test_what_is_wrong_is_said_in_the_same_words(word: str, tmp_path: Path, monk
 @pytest.mark.parametrize("word", LEFT_TO_HYDRA)
 def test_the_rest_is_left_to_hydra(word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert PlainSweep.of(["rps=1,2", word]) is None
+    assert PlainSweep.of(["rps=1,2", word], True) is None
+
+
+@pytest.mark.parametrize("words", [["+sweeps=fig1a"], ["gpus=4,8", "+sweeps=ablations", "report=none"]], ids=" ".join)
+def test_a_file_of_parts_is_swept_without_hydra(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = [*words, "sweep.name=x"] if len(words) > 1 else words
+    sweep = PlainSweep.of(words, False)
+    assert sweep is not None
+    assert same(words)
+
+
+@pytest.mark.parametrize("word", ["seed=1", "+sweeps=tuning", "+sweeps=capacity", "+sweeps=nope"])
+def test_a_file_without_parts_and_a_name_that_is_made_are_left_to_hydra(word: str) -> None:
+    assert PlainSweep.of(["+sweeps=fig1a", word] if word == "seed=1" else [word], True) is None
+
+
+def test_what_is_no_sweep_is_none() -> None:
+    assert PlainSweep.of(["gpus=4"], False) is None
 
 
 def test_what_comes_twice_and_folders_of_ones_own_are_left_to_hydra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert PlainSweep.of(["gpus=1,2", "gpus=4"]) is None
+    assert PlainSweep.of(["gpus=1,2", "gpus=4"], True) is None
     (tmp_path / "conf" / "policy").mkdir(parents=True)
-    assert PlainSweep.of(["gpus=1,2"]) is None
+    assert PlainSweep.of(["gpus=1,2"], True) is None
 
 
 @settings(max_examples=examples(40), deadline=None)

@@ -70,11 +70,11 @@ def test_what_needs_hydras_trees_composes_them(home: Path, monkeypatch: pytest.M
 
 @pytest.mark.usefixtures("home")
 def test_an_edit_of_any_file_is_another_configuration() -> None:
-    one = written.Written({"policy": "lor"}, {"gpus": 2}, {"gpus": 2}, frozenset({"gpus"}), False)
+    one = written.Written({"policy": "lor"}, {"gpus": 2}, {"gpus": 2}, frozenset({"gpus"}), False, False)
     first, second = written.digest(("a file", 1)), written.digest(("a file", 2))
     written.keep(first, (), one)
     assert written.kept(first, ()) == one
     assert written.kept(second, ()) is None
     assert written.kept(first, ("policy=e2",)) is None
-    written.keep(first, (), written.Written({}, {"gpus": (2,)}, {}, frozenset(), False))
+    written.keep(first, (), written.Written({}, {"gpus": (2,)}, {}, frozenset(), False, False))
     assert written.kept(first, ()) == one  # a tuple would come back as a list

@@ -8,12 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from prebleexp.engines.vllm.engine import VLLM
 from prebleexp.engines.vllm.speculative import SpeculativeConfig
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment import runs
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.key import key
 from prebleexp.launch import configure
+from prebleexp.sim.types import State
+from tests.support.by_hand.one_gpu import serve
+from tests.support.by_hand.streams import own, stream
+from tests.support.costs.linear_cost import LinearCost
 from tests.support.interpreted import printed
 from tests.support.recordings.vllm import replay
 from tests.support.strategies.engine_streams import random_setting
@@ -106,6 +111,17 @@ def test_drafts_that_are_never_accepted_cost_time_and_change_no_answer() -> None
     assert none["n_finished"] == plain["n_finished"]
     assert none["tpot_mean_s"] > plain["tpot_mean_s"]
     assert plain["acceptance_length"] is plain["draft_acceptance"] is plain["wasted_tokens"] is None
+
+
+@pytest.mark.uncompiled
+@pytest.mark.parametrize("acceptance", [0.0, 1.0])
+def test_drafts_go_as_far_as_the_context_and_no_further(acceptance: float) -> None:
+    short = LinearCost(step_s=0.001, token_s=0.0, context_token_s=0.0, kv_tokens=16_000, context_length=100)
+    drafts = {"method": "eagle", "num_speculative_tokens": 3, "acceptance_rate": acceptance}
+    prompts = [own(one, tokens) for one, tokens in enumerate((90, 97, 98, 99))]
+    made = serve(stream(prompts, [0.0] * 4, [50] * 4), VLLM(speculative_config=drafts), hardware=short)
+    assert made.state.tolist() == [State.FINISHED] * 4
+    assert made.output_seen.tolist() == [10, 3, 2, 1]
 
 
 @pytest.mark.slow

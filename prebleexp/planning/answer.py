@@ -77,6 +77,8 @@ class Answer:
     curve: tuple[Spot, ...]
     alone: Alone | None = None
     """what is known of the stream, where that is one recording"""
+    every: int | None = None
+    """of GPUs where none are enough: up to how many each number was tried"""
 
     @classmethod
     def of(
@@ -92,6 +94,7 @@ class Answer:
         bracket: Bracket | None = None,
         precise: bool = True,
         falls: bool = True,
+        every: int | None = None,
     ) -> Answer:
         """`at` is the measured size that stands for the answer; `falls`: greater sizes keep less. `alone`: it is of
         one recording."""
@@ -117,6 +120,7 @@ class Answer:
             grows=None if at is None else table.grows(at),
             curve=_curve(table),
             alone=single and Alone(single.kept, single.alone, single.missed, single.first),
+            every=every,
         )
 
     def times(self, count: int) -> Answer:
@@ -127,7 +131,7 @@ class Answer:
         def of(size: float | None) -> float | None:
             return None if size is None else size * count
 
-        ends: dict[str, Any] = {name: of(getattr(self, name)) for name in ("size", "low", "high", "likely")}
+        ends: dict[str, Any] = {name: of(getattr(self, name)) for name in ("size", "low", "high", "likely", "every")}
         curve = tuple(replace(spot, size=spot.size * count) for spot in self.curve)
         bracket = self.bracket and replace(self.bracket, low=self.bracket.low * count, high=self.bracket.high * count)
         return replace(self, **ends, bracket=bracket, curve=curve)

@@ -164,7 +164,7 @@ def _searched(
 
 
 def _enough(of: Planned, question: Question, answers: Answers) -> Answer | None:
-    """The fewest GPUs that keep the promise in the minute after one is lost."""
+    """The fewest GPUs, of those that keep the promise, that keep it in the minute after one is lost, too."""
     if of.contender.searched != GPUS:
         return None
     try:
@@ -175,7 +175,7 @@ def _enough(of: Planned, question: Question, answers: Answers) -> Answer | None:
     strictest = contender.to_keep.strictest
     asked = replace(question, target=strictest, requests=first.requests, most_requests=first.requests)
     name = f"{of.name}, N + 1"
-    return answers({name: (contender, contender.search_from(asked, first.size))})[name]
+    return answers({name: (contender, contender.search_from(asked, first.size, replicas(of)))})[name]
 
 
 def _grown(of: Planned, requests: int) -> tuple[Contender, Trial]:

@@ -161,8 +161,8 @@ class Contender:
         assert self.load is not None
         return self.search_from(question, self.load / of_one)
 
-    def search_from(self, question: Question, guess: float) -> Search:
-        """`guess` is a load, or a number of replicas."""
+    def search_from(self, question: Question, guess: float, least: int = 1) -> Search:
+        """`guess` is a load, or a number of replicas; of these no fewer than `least` are asked for."""
         if self.searched == USERS:
             return load.largest(replace(question, whole=True), guess, guess)  # one is idle
         if self.searched == RPS:
@@ -170,7 +170,7 @@ class Contender:
         if self.is_recorded and self.cell.cluster.groups:
             return recorded.given(question, self.cell.gpus)
         find = recorded.fewest if self.is_recorded else gpus.fewest
-        return find(question, math.ceil(guess), MOST_GPUS // self.each, self.each)
+        return find(question, math.ceil(guess), MOST_GPUS // self.each, self.each, least)
 
     def cell_of(self, trial: Trial) -> Cell:
         """Its stream has so many requests, and at every load and number of replicas the same ones. Of sessions, it is

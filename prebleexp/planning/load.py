@@ -17,7 +17,7 @@ from prebleexp.planning.trials import Bracket, Question, Sample, Table, Trial
 
 STEP = 1.4
 FAR = 6
-"""steps down until an idle system is looked at"""
+"""steps down until an idle system is looked at, and up where that keeps too little"""
 IDLE = 10_000.0
 """times less than the guess, unless another is said"""
 MOST_STEPS = 24
@@ -27,6 +27,7 @@ STRAIGHT = 5.0
 Search = Generator[list[Trial], list[Sample], Answer]
 Ends = Generator[list[Trial], list[Sample], tuple[float | None, float | None]]
 """a load that keeps the target and, a step above, one that does not; None where there is none"""
+Above = Generator[list[Trial], list[Sample], tuple[float | None, float | None] | None]
 
 
 def largest(question: Question, guess: float, idle: float = IDLE) -> Search:
@@ -66,7 +67,17 @@ def _between(table: Table, low: float, high: float, step: float) -> float | None
 def _closed(table: Table, start: float, step: float, idle: float) -> Ends:
     if (yield from table.is_met(start)):
         return (yield from _upwards(table, start, step))
-    return (yield from _downwards(table, start, step, idle))
+    ends = yield from _downwards(table, start, step, idle)
+    return ends if ends[0] is not None else ((yield from _busier(table, start, step)) or ends)
+
+
+def _busier(table: Table, size: float, step: float) -> Above:
+    """The bracket above a load from which on the target is met, though idle systems miss it: caches may be warmer."""
+    for _ in range(FAR):
+        size = table.above(size, step)
+        if (yield from table.is_met(size)):
+            return (yield from _upwards(table, size, step))
+    return None
 
 
 def _upwards(table: Table, low: float, step: float) -> Ends:

@@ -56,7 +56,8 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True)
 class Bereft(Contender):
-    """A contender that loses a replica: what it keeps is the promise of the minute after."""
+    """A contender that loses a replica: what it keeps is the promise of the minute after, or of all requests, if that
+    is kept less well."""
 
     def cell_of(self, trial: Trial) -> Cell:
         """Raises InvalidInput for a stream that is none."""
@@ -65,7 +66,8 @@ class Bereft(Contender):
         return replace(cell, faults=Timeline(detect_ms=DETECT_MS, happen=happen))
 
     def sample(self, metrics: Mapping[str, Any]) -> Sample:
-        return Sample(metrics[AFTER_LOSS] or 0.0, metrics["due_requests"], None)
+        all_of_it = self.to_keep.kept(metrics) - self.to_keep.target + self.to_keep.strictest
+        return Sample(min(metrics[AFTER_LOSS] or 0.0, all_of_it), metrics["due_requests"], None)
 
     def lost(self, trials: Sequence[Trial], metrics: Sequence[Mapping[str, Any]]) -> Lost:
         """What runs say of it: the metrics of each trial."""

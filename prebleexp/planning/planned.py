@@ -152,20 +152,22 @@ class Ratio:
 
 def best_first(found: Sequence[Planned]) -> list[Planned]:
     """The most load for a GPU first, or for the money where there are prices; those whose target cannot be met last. Of
-    as many GPUs, or as much money, those that would do with a fraction less."""
+    as many GPUs, or as much money, those that would do with a fraction less, or that are known to be enough for streams
+    like a recording."""
 
-    def rank(one: Planned) -> tuple[float, float]:
+    def rank(one: Planned) -> tuple[float, float, float]:
         answer, load = one.answer, one.load
         is_recorded = one.contender.is_recorded
         if answer.verdict is Verdict.NEVER or not one.gpus or (not load and not is_recorded):
-            return math.inf, math.inf
+            return math.inf, math.inf, math.inf
         if is_recorded and answer.verdict is not Verdict.FOUND:
-            return math.inf, one.gpus
+            return math.inf, one.gpus, math.inf
         a_gpu = 1.0 if one.price is None else one.price / one.gpus
         part = float(one.gpus)
         if one.contender.searched == GPUS and answer.bracket is not None:
             part = math.exp(answer.bracket.crossing(answer.target))
-        return a_gpu * one.gpus / (load or 1), a_gpu * part / (load or 1)
+        similar = answer.high if is_recorded else None
+        return a_gpu * one.gpus / (load or 1), a_gpu * part / (load or 1), math.inf if similar is None else similar
 
     return sorted(found, key=rank)
 

@@ -10,23 +10,27 @@ from __future__ import annotations
 from collections.abc import Generator
 
 from prebleexp.planning.answer import Answer, Verdict
-from prebleexp.planning.gpus import MORE, closed, neighbours
+from prebleexp.planning.gpus import MORE, closed, neighbours, tried
 from prebleexp.planning.load import Search
 from prebleexp.planning.trials import Bracket, Question, Sample, Table, Trial
 
 Ends = Generator[list[Trial], list[Sample], tuple[float, float | None] | None]
 
 
-def fewest(question: Question, guess: int, most: int, each: int) -> Search:
-    """Search from a guess: sizes are numbers of replicas, `most` at most. The answer is in GPUs, of which a replica
-    takes `each`."""
+def fewest(question: Question, guess: int, most: int, each: int, least: int = 1) -> Search:
+    """Search from a guess: sizes are numbers of replicas, from `least` to `most`; each smaller than the answer is
+    tried. The answer is in GPUs, of which a replica takes `each`."""
     table = Table(question)
-    low, high = yield from closed(table, guess, most)
+    low, high = yield from closed(table, guess, most, least)
+    if high is not None:
+        low, high = yield from neighbours(table, low, high)
+    every = tried(guess, most) if high is None else high - 1
+    smaller = yield from table.first_met(range(least, every + 1))
+    high = high if smaller is None else smaller
     if high is None:
-        return Answer.of(table, Verdict.NEVER, falls=False).times(each)
-    low, high = yield from neighbours(table, low, high)
+        return Answer.of(table, Verdict.NEVER, falls=False, every=every).times(each)
     ends = yield from _ends(table, high, most)
-    bracket = Bracket.of(table, low, high) if low else None
+    bracket = Bracket.of(table, high - 1, high) if high > least else None
     answer = Answer.of(
         table, Verdict.FOUND, high, interval=ends, likely=high, at=high, alone=True, bracket=bracket, falls=False
     )
@@ -46,12 +50,7 @@ def _ends(table: Table, found: int, most: int) -> Ends:
     target = table.question.target
     if table.samples(found)[0].alone is None:
         return None
-    low = found
-    while low > max(1, found - MORE):
-        yield from table.measure(low - 1)
-        if _end(table, low - 1, 1) < target:
-            break
-        low -= 1
+    low = next(size for size in table.sizes if _end(table, size, 1) >= target)  # each smaller one was tried
     for high in range(found, min(found + MORE, most) + 1):
         yield from table.measure(high)
         if _end(table, high, 0) >= target:
@@ -59,6 +58,6 @@ def _ends(table: Table, found: int, most: int) -> Ends:
     return low, None
 
 
-def _end(table: Table, size: int, which: int) -> float:
+def _end(table: Table, size: float, which: int) -> float:
     sample = table.samples(size)[0]
     return sample.kept if sample.alone is None else sample.alone[which]

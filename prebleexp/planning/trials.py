@@ -6,7 +6,7 @@ A size is what is searched for: a load, or a number of GPUs.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -103,12 +103,12 @@ class Table:
         """The greatest size that is no greater."""
         return float(math.floor(size)) if self.question.whole else size
 
-    def measure(self, *sizes: float) -> Asking:
-        """Have all seeds of these sizes."""
+    def measure(self, *sizes: float, seeds: int | None = None) -> Asking:
+        """Have all seeds of these sizes, or the first so many."""
         missing = [
             Trial(size, seed, self.requests)
             for size in sizes
-            for seed in range(self.seeds)
+            for seed in range(self.seeds if seeds is None else seeds)
             if seed not in self.known.get((self.requests, size), ())
         ]
         if not missing:
@@ -121,6 +121,26 @@ class Table:
         """Whether the target is, on average over seeds."""
         yield from self.measure(size)
         return self.mean(size) >= self.question.target
+
+    def first_met(self, sizes: Iterable[int]) -> Generator[list[Trial], list[Sample], int | None]:
+        """The first of these that meets the target, as `is_met` has it. A size is given up as soon as the seeds that
+        are left could keep everything and it would miss all the same: of most hopeless ones the first one says so."""
+        left, seeds = list(sizes), 1
+        while left:
+            yield from self.measure(*left, seeds=min(seeds, self.seeds))
+            left = [size for size in left if self._may_meet(size)]
+            if seeds >= self.seeds:
+                break
+            seeds *= 2
+        return left[0] if left else None
+
+    def _may_meet(self, size: float) -> bool:
+        """Whether the target may be met on average over all seeds, by those that are known."""
+        kept, question = self.kept(size), self.question
+        if len(kept) >= self.seeds:
+            return self.mean(size) >= question.target
+        short = math.fsum(question.target - one for one in kept)
+        return short <= (self.seeds - len(kept)) * (1 - question.strictest)
 
     def samples(self, size: float) -> list[Sample]:
         """The samples at a size, in order of seeds."""

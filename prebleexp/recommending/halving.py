@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
-from prebleexp.planning.gpus import closed, neighbours
+from prebleexp.planning.gpus import closed, downwards, neighbours
 from prebleexp.planning.trials import Bracket, Question, Sample, Table, Trial
 
 HALVED = 4
@@ -76,14 +76,23 @@ class Judged(Generic[Name]):
 
 
 def fewest(question: Question, guess: int, most: int, least: int = 1) -> Trying:
-    """The fewest replicas that keep the promise on average over the streams of a round, from `least` to `most`."""
+    """The fewest replicas that keep the promise on average over the streams of a round, from `least` to `most`, of a
+    share that has one peak: where the most do not, fewer are tried for as long as they keep more, as where replicas
+    have a prefix cache each."""
     table = Table(question)
-    low, high = yield from closed(table, max(guess, least), most)
+    low, high = yield from closed(table, guess, most, least)
+    fewer = low
+    while high is None and fewer > least:
+        fewer -= 1
+        if (yield from table.is_met(fewer)):
+            low, high = yield from downwards(table, fewer, least)
+        elif table.mean(fewer) <= table.mean(fewer + 1):
+            break
     if high is None:
         return Found(None, math.inf, table.mean(low))
-    low, high = yield from neighbours(table, max(low, least - 1), high)
+    low, high = yield from neighbours(table, low, high)
     part = float(high)
-    if low and low in table.sizes:
+    if low:
         crossing = Bracket.of(table, low, high).crossing(question.target)
         part = math.exp(crossing) if math.isfinite(crossing) else part
     return Found(high, part, table.mean(high))

@@ -220,9 +220,9 @@ class Recommender(Session):
             most_seeds=asked.most_seeds if design.contender.cell.draws else 1,
         )
         if design.contender.is_recorded:
-            return recorded.fewest(question, known.guess, known.most, 1)
+            return recorded.fewest(question, known.guess, known.most, 1, known.least)
         question = replace(question, most_requests=question.requests)
-        return gpus.fewest(question, known.guess, known.most)
+        return gpus.fewest(question, known.guess, known.most, 1, known.least)
 
     def _made(
         self,

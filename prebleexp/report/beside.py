@@ -58,22 +58,38 @@ def believe(of: Beside) -> list[str]:
             "How far the answer moves if step times are off is not known: there is no figure of how far they may be.",
         ]
     off = f"{of.off:.0%}".replace("%", " %")
-    return [*said, f"{_between(of, of.slower, of.faster)} if steps are {off} slower or faster than the model says."]
+    return [*said, f"{_between(of, of.slower, of.faster, off)}."]
 
 
-def _between(of: Beside, slower: Answer, faster: Answer) -> str:
+def _between(of: Beside, slower: Answer, faster: Answer, off: str) -> str:
+    """ "18 to 21 H100 if steps are 7 % slower or faster than the model says"; where one of both has no answer, each."""
     one = of.of
-    if one.contender.searched != GPUS:
-        return f"{_size(slower)} to {_size(faster)} {_unit(one)}"
+    many = one.contender.searched == GPUS
+    form = "g" if many else ""
     names = {name.upper() for _, name, _ in counting.kinds(one.cell)}
-    kind = names.pop() if len(names) == 1 else ""
-    ends = list(dict.fromkeys((_size(faster, "g"), _size(slower, "g"))))
-    return f"{' to '.join(ends)} {kind or 'GPUs'}{' too' if len(ends) == 1 else ''}"
+    unit = (names.pop() if len(names) == 1 else "GPUs") if many else _unit(one)
+    if slower.size is None or faster.size is None:
+        said = [
+            f"{_none(many, answer)} if steps are {off} {which}"
+            if answer.size is None
+            else f"{_size(answer, form)} {unit} if steps are {off} {which}"
+            for which, answer in (("slower", slower), ("faster", faster))
+        ]
+        return f"{said[0][0].upper()}{said[0][1:]} than the model says; {said[1]}"
+    ends = list(dict.fromkeys((_size(faster, form), _size(slower, form))))
+    ends = ends if many else ends[::-1]
+    same = f"still {ends[0]}" if len(ends) == 1 else " to ".join(ends)
+    return f"{same[0].upper()}{same[1:]} {unit} if steps are {off} slower or faster than the model says"
+
+
+def _none(many: bool, answer: Answer) -> str:
+    """That the promise is not kept."""
+    if not many:
+        return "nothing is borne"
+    return f"no number of GPUs{'' if answer.every is None else f' up to {answer.every:g}'} is enough"
 
 
 def _size(answer: Answer, form: str = "") -> str:
-    if answer.size is None or answer.verdict is Verdict.NEVER:
-        return "no number"
     how = "" if answer.verdict is Verdict.FOUND else f"{answer.verdict.value} "
     return f"{how}{format(answer.size, form) if form else number(answer.size)}"
 
@@ -104,7 +120,7 @@ def loss(of: Beside) -> list[str]:
     each, name = one.contender.each, next(iter(counting.kinds(one.cell)))[1]
     what = f"{each} {name.upper() or 'GPUs'}" if each > 1 else f"1 {name.upper() or 'GPU'}"
     what = f"a replica of {what}" if each > 1 else what
-    alone = ["There is one replica, and nothing is left without it."] if one.is_alone else []
+    alone = ["There is one replica: without it the service is down."] if one.is_alone else []
     minute = "busiest minute" if known.busiest else "minute after"
     if known.requests < FEWEST_DUE:
         count = f"{known.requests:,} request{'' if known.requests == 1 else 's'}"
@@ -126,8 +142,7 @@ def loss(of: Beside) -> list[str]:
         money = "" if one.prices is None else f" at {number(one.prices.an_hour(there))} an hour"
         said.append(f"the promise is kept in that minute too with {counting.named(there)}{money} (N + 1)")
     elif enough is not None:
-        most = max(spot.size for spot in enough.curve)
-        said.append(f"no number of GPUs was found that keeps the promise in that minute too: {most:g} do not")
+        said.append(f"{_none(True, enough)} to keep the promise in that minute, too")
     when = " as the busiest minute begins" if known.busiest else ""
     return [*alone, f"If {what} is lost{when}, {'; '.join(said)}."]
 

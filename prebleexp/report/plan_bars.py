@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from prebleexp.planning.contender import GPUS
 from prebleexp.planning.planned import NAMES, Planned, best_first
-from prebleexp.report import planned
+from prebleexp.report import planned, recorded_plan
 from prebleexp.report.answer import Answer
 from prebleexp.report.canvas import LETTER_IN, POINTS, drawn, quiet
 from prebleexp.report.figures import Data, Figure, Panel
@@ -81,12 +81,20 @@ def _panel(order: Sequence[Planned], sentence: str) -> tuple[float, float, Marku
             assert one.answer.size is not None
             low, high = _ends(one)
             axes.barh(middle, one.answer.size, height=BAR * ROW_IN, color=colour, alpha=0.55, linewidth=0)
-            if high > low:
+            if _is_open(one):
+                axes.annotate(
+                    "",
+                    (1.02 * reach, middle),
+                    (low, middle),
+                    arrowprops={"arrowstyle": "->", "color": INK[0], "linewidth": 1.4, "shrinkA": 0, "shrinkB": 0},
+                )
+                high = 1.02 * reach
+            elif high > low:
                 axes.plot([low, high], [middle, middle], color=INK[0], linewidth=1.4, solid_capstyle="butt")
             axes.text(
                 max(high, one.answer.size) + 0.015 * reach,
                 middle,
-                _said(one),
+                said(one),
                 color=INK[0],
                 verticalalignment="center_baseline",
                 clip_on=False,
@@ -105,18 +113,25 @@ def _ends(one: Planned) -> tuple[float, float]:
     return size if answer.low is None else answer.low, size if answer.high is None else answer.high
 
 
-def _said(one: Planned) -> str:
+def said(one: Planned) -> str:
+    """An answer with its interval, as it stands beside its bar."""
     low, high = _ends(one)
     whole = one.contender.searched == GPUS
     size, *ends = (f"{value:g}" if whole else number(value) for value in (one.answer.size or 0.0, low, high))
-    return f"{planned.how(one)}{size}{f' ({ends[0]} to {ends[1]})' if high > low else ''}"
+    both = recorded_plan.ends(low, None) if _is_open(one) else f"{ends[0]} to {ends[1]}"
+    return f"{planned.how(one)}{size}{f' ({both})' if high > low or _is_open(one) else ''}"
+
+
+def _is_open(one: Planned) -> bool:
+    """Whether its interval has no upper end."""
+    return one.contender.is_recorded and one.answer.low is not None and one.answer.high is None
 
 
 def _caption(order: Sequence[Planned]) -> str:
     if not order:
         return "No contender has an answer."
     if order[0].contender.is_recorded:
-        return "Bars are the fewest GPUs for the recording, lines what others like it may need."
+        return "Bars are the fewest GPUs for the recording, lines what others like it may need; an arrow has no end."
     if order[0].contender.searched == GPUS:
         return "Bars are the fewest GPUs that surely keep the promise; a line begins at those that do on average."
     return "Bars are the greatest load that keeps the promise on average over request streams, lines 95 % intervals."

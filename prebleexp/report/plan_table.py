@@ -16,7 +16,7 @@ MEANINGS = {
     "logarithm of the load.",
     "users": "The most who keep the promise on average over request streams, each playing one session after the other.",
     "GPUs": "The fewest of which the whole 95 % interval of the share, over seeds, meets the target.",
-    "on average": "The fewest of which the mean share over seeds meets it.",
+    "on average": "The fewest of which the mean share over seeds meets the target: each smaller number was tried.",
     "replicas": "Copies of the model: each is served by hardware.tensor_parallel of the GPUs.",
     SIMILAR: "The fewest of which the interval of the share reaches the target, to the fewest "
     "of which all of it does: for other streams like the recording.",
@@ -37,7 +37,7 @@ MEANINGS = {
     "recording, the same window with more or fewer sessions.",
 }
 OF_RECORDING = {
-    "GPUs": "The fewest that keep the promise to this very recording: one replica less does not.",
+    "GPUs": "The fewest that keep the promise to this very recording: each smaller number was tried, and does not.",
     "requests": "That count, of the recording.",
 }
 """in place of these"""

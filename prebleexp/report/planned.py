@@ -8,7 +8,7 @@ from prebleexp.cluster.replicas import Size
 from prebleexp.experiment import counting
 from prebleexp.experiment.shape import flattened
 from prebleexp.experiment.sharing import unshared
-from prebleexp.planning.answer import Answer, Verdict
+from prebleexp.planning.answer import Answer, Spot, Verdict
 from prebleexp.planning.contender import GPUS, USERS, Contender
 from prebleexp.planning.planned import Planned, Ratio, best_first, ratios
 from prebleexp.report import recorded_plan as recorded
@@ -34,12 +34,12 @@ def sentence(found: Sequence[Planned]) -> str:
         subject = "the load needs"
     if all(one.answer.verdict is Verdict.NEVER for one in found):
         if many:
-            return f"No number of GPUs keeps {promised(first)}: {_least_bad(order[0])}."
+            return f"No number of GPUs{_up_to(order)} keeps {promised(first)}: {_least_bad(order[0])}."
         return f"Not even idle GPUs keep {promised(first)}: the limits are too tight."
     alike: dict[str, list[Planned]] = {}
     for one in order:
         alike.setdefault(_clause(one), []).append(one)
-    said = [f"{clause} with {named(of, found)}{_average(of)}" for clause, of in alike.items()]
+    said = [f"{clause} with {_with(of, found)}" for clause, of in alike.items()]
     left = sum(len(of) for of in list(alike.values())[MOST_NAMED:])
     rest = f", and {left} more {'is' if left == 1 else 'are'} in the table" if left else ""
     parts = [f"To keep {promised(first)}, {subject} {'; '.join(said[:MOST_NAMED])}{rest}."]
@@ -50,24 +50,34 @@ def sentence(found: Sequence[Planned]) -> str:
 def _comparisons(found: Sequence[Planned]) -> list[str]:
     """Of the first with others, over the same streams; numbers of GPUs, which are whole, say that themselves."""
     if found[0].contender.searched == GPUS:
-        return []
+        return _untested(found)
     of = ratios(found)
     same = [one.other for one in of if not one.is_sure][: MOST_NAMED - 1]
     said = [f"{one.one} bears {times(one)} times as much as {one.other}" for one in of if one.is_sure]
     return [*said[: MOST_NAMED - 1], *([f"{listed([of[0].one, *same])} cannot be told apart"] if same else [])]
 
 
-def _average(of: Sequence[Planned]) -> str:
-    """What those have besides that need as many GPUs: of a recording the interval, else what a single one needs on
-    average."""
+def _untested(found: Sequence[Planned]) -> list[str]:
+    """Of the best that need one replica each, where these have several routers."""
+    routers = list(dict.fromkeys(str(one.at["policy"]) for one in found if "policy" in one.at and one.is_alone))
+    if not best_first(found)[0].is_alone or len(routers) < 2:
+        return []
+    return [f"One replica leaves nothing to route, so {listed(routers)} do the same: which is better was not tested"]
+
+
+def _with(of: Sequence[Planned], found: Sequence[Planned]) -> str:
+    """Who needs as many GPUs, and what they have besides: of a recording their intervals, each with those that have it,
+    else what a single one needs on average."""
     answer = of[0].answer
     if of[0].contender.searched != GPUS or answer.verdict is not Verdict.FOUND:
-        return ""
+        return named(of, found)
     if of[0].contender.is_recorded:
-        return recorded.others([one.answer for one in of])
-    if len(of) > 1:
-        return ""
-    return f" ({int(answer.likely or 0)} on average over request streams)" if answer.likely != answer.size else ""
+        alike: dict[str, list[Planned]] = {}
+        for one in of:
+            alike.setdefault(recorded.others(one.answer), []).append(one)
+        return listed([f"{named(some, found)}{ends}" for ends, some in alike.items()])
+    on_average = f" ({int(answer.likely or 0)} on average over request streams)"
+    return f"{named(of, found)}{on_average if len(of) == 1 and answer.likely != answer.size else ''}"
 
 
 def cluster(found: Sequence[Planned]) -> str:
@@ -105,7 +115,9 @@ def carried(one: Planned) -> str:
 def _clause(one: Planned) -> str:
     answer, of = one.answer, unit(one.contender)
     if answer.verdict is Verdict.NEVER:
-        return f"no number is enough ({_least_bad(one)})" if one.contender.searched == GPUS else NONE_BORNE
+        return (
+            f"no number{_up_to([one])} is enough ({_least_bad(one)})" if one.contender.searched == GPUS else NONE_BORNE
+        )
     if one.contender.searched == GPUS:
         if one.contender.is_recorded and one.contender.cell.cluster.groups:
             return recorded.of_groups(one)
@@ -119,13 +131,26 @@ def _clause(one: Planned) -> str:
     return f"{how} {number(answer.size)} {of}"
 
 
+def _up_to(of: Sequence[Planned]) -> str:
+    """Up to how many GPUs each number was tried: " up to 64"."""
+    every = [one.answer.every for one in of if one.answer.every is not None]
+    return f" up to {min(every):,g}" if every else ""
+
+
 def _least_bad(one: Planned) -> str:
-    """What the most GPUs that were tried keep: too little, because limits are too tight, or because the router leaves
-    most of them idle."""
-    spot = max(one.answer.curve, key=lambda spot: spot.size)
-    if not one.answer.target:  # several shares: by how much the nearest of them is missed
-        return f"{spot.size:,g} GPUs are {-spot.kept * 100:.1f} points short of the promise"
-    return f"{spot.size:,g} GPUs keep {percent(spot.kept)}"
+    """What the most GPUs that were tried keep, and those that keep the most: too little, because limits are too tight,
+    or because the router leaves most of them idle, or spreads what each has cached."""
+    most = max(one.answer.curve, key=lambda spot: spot.size)
+    best = max(one.answer.curve, key=lambda spot: (spot.kept, spot.size))
+    said = [_kept(spot, one.answer.target) for spot in dict.fromkeys((most, best))]
+    return said[0] if len({*said}) == 1 else f"{said[0]}, and at best {said[1]}"
+
+
+def _kept(spot: Spot, target: float) -> str:
+    gpus = f"{spot.size:,g} GPU{'' if spot.size == 1 else 's'}"
+    if not target:  # several shares: by how much the nearest of them is missed
+        return f"{gpus} {'is' if spot.size == 1 else 'are'} {-spot.kept * 100:.1f} points short of the promise"
+    return f"{gpus} keep{'s' if spot.size == 1 else ''} {percent(spot.kept)}"
 
 
 def how(one: Planned) -> str:
@@ -158,7 +183,7 @@ def warnings(found: Sequence[Planned], left_out: Sequence[str] = ()) -> list[str
     said += _hopeless(found)
 
     def of(name: str) -> tuple[str, list[float]]:
-        values = [(one, getattr(one.answer, name)) for one in found]
+        values = [(one, getattr(one.answer, name)) for one in found if one.answer.size is not None]
         known = [(who, value) for who, value in values if value is not None]
         return named([who for who, _ in known], found) if known else "", [value for _, value in known]
 
@@ -174,10 +199,7 @@ def warnings(found: Sequence[Planned], left_out: Sequence[str] = ()) -> list[str
         )
     who, rise = of("rise")
     if who:
-        said.append(
-            f"with {who}, a request stream kept up to {percent(max(rise))} more where it should keep less: the "
-            "answer is one of several crossings"
-        )
+        said.append(_risen(who, max(rise), first))
     who, grows = of("grows")
     if who:
         said.append(
@@ -192,7 +214,30 @@ def _hopeless(found: Sequence[Planned]) -> list[str]:
     if found[0].contender.searched != GPUS or len({_clause(one) for one in found}) <= MOST_NAMED:
         return []
     never = [one for one in found if one.answer.verdict is Verdict.NEVER]
-    return [f"no number of GPUs is enough with {named([one], found)}: {_least_bad(one)}" for one in never]
+    alike: dict[str, list[Planned]] = {}
+    for one in never:
+        alike.setdefault(f"{_up_to([one])} is enough", []).append(one)
+    return [
+        f"no number of GPUs{up_to} with {named(of, found)}: {_least_bad(max(of, key=_best))}"
+        for up_to, of in alike.items()
+    ]
+
+
+def _best(one: Planned) -> float:
+    return max(spot.kept for spot in one.answer.curve)
+
+
+def _risen(who: str, rise: float, first: Contender) -> str:
+    points = f"{rise * 100:.1f} points"
+    if first.searched == GPUS:
+        return (
+            f"with {who}, more GPUs kept up to {points} less, as where a prefix cache is spread over them: each number "
+            "smaller than the answer was tried, and a larger one may break the promise"
+        )
+    return (
+        f"with {who}, a request stream kept up to {points} more at a greater load: the answer is one of several "
+        "crossings"
+    )
 
 
 def _range(values: Sequence[float], said: Callable[[float], str]) -> str:

@@ -29,23 +29,14 @@ def stream(found: Sequence[Planned]) -> str:
     return f"the recording ({of.answer.counted:,} requests{rate}{scaled})"
 
 
-def others(answers: Sequence[Answer]) -> str:
-    """ " (4 to 6 for others like it)", of the least to the most that any of these need."""
-    low = [one.low for one in answers if one.low is not None]
-    if not low:
-        return ""
-    high = [one.high for one in answers if one.low is not None]
-    most = None if None in high else max(one for one in high if one is not None)
-    return f" ({_range(min(low), most)} for others like it)"
+def others(answer: Answer) -> str:
+    """ " (4 to 6 for others like it)"."""
+    return "" if answer.low is None else f" ({ends(answer.low, answer.high)} for others like it)"
 
 
-def _ends(answer: Answer) -> str:
-    return NOTHING if answer.low is None else _range(answer.low, answer.high)
-
-
-def _range(low: float, high: float | None) -> str:
-    ends = [f"{low:g}", *([] if high is None else [f"{high:g}"])]
-    return " to ".join(dict.fromkeys(ends)) + ("" if high is not None else " or more")
+def ends(low: float, high: float | None) -> str:
+    both = [f"{low:g}", *([] if high is None else [f"{high:g}"])]
+    return " to ".join(dict.fromkeys(both)) + ("" if high is not None else " or more")
 
 
 def of_groups(one: Planned) -> str:
@@ -73,7 +64,8 @@ def cells(one: Planned) -> list[str]:
     alone = one.answer.alone
     if alone is None:
         return [NOTHING] * 3
-    return [_ends(one.answer), _share(alone.kept), _interval(alone)]
+    answer = one.answer
+    return [NOTHING if answer.low is None else ends(answer.low, answer.high), _share(alone.kept), _interval(alone)]
 
 
 def _interval(alone: Alone) -> str:

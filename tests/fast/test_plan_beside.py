@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -25,7 +26,7 @@ from prebleexp.planning.planned import Planned
 from prebleexp.planning.prices import Prices
 from prebleexp.planning.trials import Bracket
 from prebleexp.recommending import words
-from prebleexp.report import beside, contenders, planned
+from prebleexp.report import beside, contenders, plan_bars, planned
 from prebleexp.report.crowded import crowded
 from prebleexp.report.plan_figure import _apart
 from tests.support import answers
@@ -167,7 +168,40 @@ def test_the_interval_of_a_recording_is_in_the_sentence_of_those_that_need_as_ma
     )[0]
     of = [Planned(name, {"policy": name}, Contender(cell, "gpus"), one) for name, one in alike.items()]
     said = planned.sentence(of)
-    assert "2 H100 with lor and llmd (2 or more for others like it); 3 H100 with e2 (2 to 3 for others like it)" in said
+    assert "2 H100 with lor (2 to 3 for others like it) and llmd (2 or more for others like it); 3 H100 with e2" in said
+    ends = [re.search(r"2 \([^)]*\)", line) for line in figure_texts(of)]
+    assert [one and one.group() for one in ends[:2]] == ["2 (2 to 3)", "2 (2 or more)"], "the figure says the same"
+
+
+def figure_texts(of: list[Planned]) -> list[str]:
+    """What stands beside the bars."""
+    return [plan_bars.said(one) for one in of]
+
+
+def test_of_one_replica_it_is_said_that_routers_were_not_tested() -> None:
+    """They all do the same there, and "with lor and llmd" was read as a test of both."""
+    cell = configure.cells(["rps=1", *MADE[:3], "gpus=1", "slo.ttft_s=0.5", "slo.target=0.9"])[0]
+    one = replace(answer(1), bracket=None)
+    alone = [Planned(name, {"policy": name}, Contender(cell, "gpus"), one) for name in ("lor", "llmd")]
+    said = planned.sentence(alone)
+    assert said.endswith(
+        "One replica leaves nothing to route, so lor and llmd do the same: which is better was not tested."
+    )
+    assert "nothing to route" not in planned.sentence(alone[:1])
+    assert "nothing to route" not in planned.sentence(found({"lor": answer(2), "llmd": answer(2)}))
+
+
+def test_what_step_times_do_where_no_number_is_enough_is_a_sentence() -> None:
+    """It was "2 to no number H100 if steps are 9 % slower or faster"."""
+    one = found({"lor": answer(2)})[0]
+    never = replace(answer(2), size=None, verdict=Verdict.NEVER, every=64)
+    of = beside.Beside(one, 2, {}, 0.09, never, answer(2), *[None] * 4, None, (), "")
+    assert beside.believe(of)[-1] == (
+        "No number of GPUs up to 64 is enough if steps are 9 % slower than the model says; 2 H100 if steps are 9 % "
+        "faster."
+    )
+    same = replace(of, slower=answer(2))
+    assert beside.believe(same)[-1] == "Still 2 H100 if steps are 9 % slower or faster than the model says."
 
 
 def test_who_is_alone_in_the_table_is_in_it() -> None:
@@ -333,7 +367,7 @@ def test_what_cannot_be_said_is_said_to_be_unknown(tmp_path: Path, monkeypatch: 
     assert of is not None
     assert (of.off, of.slower, of.lost) == (None, None, None)
     said = json.dumps(beside.sections(of))
-    assert "There is one replica, and nothing is left without it." in said
+    assert "There is one replica: without it the service is down." in said
     assert "there is no figure of how far they may be" in said
     assert of.spare is not None
     assert all(one[1:] in made._repr_html_() for one in made.caveats)
@@ -347,6 +381,14 @@ def test_more_gpus_do_not_help_is_no_word_of_idle_ones() -> None:
     assert "no number is enough (4,096 GPUs keep 62.0 %) with sglang_cache_aware" in said
     most = found({"lor": answer(2), "e2": answer(3), "random": answer(4), "sglang_cache_aware": never})
     assert "no number of GPUs is enough with sglang_cache_aware: 4,096 GPUs keep 62.0 %" in planned.warnings(most)
+    spread = replace(never, curve=(Spot(2.0, 0.88, None, 1), *table), every=64, rise=0.3)
+    said = planned.sentence(found({"lor": answer(2), "sglang_cache_aware": spread}))
+    assert "no number up to 64 is enough (4,096 GPUs keep 62.0 %, and at best 2 GPUs keep 88.0 %) with sglang" in said
+    assert not any("the answer" in line for line in planned.warnings(found({"lor": replace(spread, size=None)}))), (
+        "it has none"
+    )
+    risen = planned.warnings(found({"lor": replace(answer(2), rise=0.079)}))
+    assert any(line.startswith("with lor, more GPUs kept up to 7.9 points less") for line in risen)
     assert "idle" not in said
     assert planned.sentence(found({"lor": never})).startswith("No number of GPUs keeps 90 % of requests within")
 
@@ -391,7 +433,7 @@ def test_a_single_replica_has_none_to_lose() -> None:
     )
     assert "of that minute in 3 streams are within all limits" in said
     of = replace(of, of=found({"lor": answer(1)})[0])
-    assert beside.loss(of)[0] == "There is one replica, and nothing is left without it."
+    assert beside.loss(of)[0] == "There is one replica: without it the service is down."
 
 
 def test_a_loss_of_a_stream_that_comes_and_goes_is_where_most_come(tmp_path: Path) -> None:

@@ -276,9 +276,16 @@ _METRICS = (
            f"99th percentile, in seconds, of the time to first token of the requests that were due in the "
            f"{MINUTE_S:g} s after the first GPU was lost (faults) and have one; nothing where none was lost."),
     Metric("after_loss_attainment", "attainment after a loss",
-           lambda run: attainment_after_loss(run.made, run.attained.good), "share", HIGHER,
+           lambda run: attainment_after_loss(run.made, run.attained.good).share, "share", HIGHER,
            f"The share of the requests due in the {MINUTE_S:g} s after the first GPU was lost which were good; nothing "
            "where none was lost, or nothing was promised.", of_all=True),
+    Metric("after_loss_attainment_low", "lower end of attainment after a loss",
+           lambda run: attainment_after_loss(run.made, run.attained.good).low, "share", HIGHER,
+           "Of after_loss_attainment the lower end of its 95 % interval, by contiguous batches of those requests, as "
+           "slo_attainment_low. Nothing for fewer than 50.", of_all=True),
+    Metric("after_loss_attainment_high", "upper end of attainment after a loss",
+           lambda run: attainment_after_loss(run.made, run.attained.good).high, "share", HIGHER,
+           "Of after_loss_attainment the upper end of that interval.", of_all=True),
     Metric("recovery_s", "time to recover", lambda run: recovery_s(run.made), "s", LOWER,
            f"From when the first GPU was lost until the average time to first token of the requests due in the last "
            f"{WINDOW_S:g} s is no more, and stays so, than {WORSE:g} times its worst in the {MINUTE_S:g} s before, in "

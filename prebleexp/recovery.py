@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
+from prebleexp.service import batches
 from prebleexp.sim.types import Floats, Outcome
 
 MINUTE_S = 60.0
@@ -31,14 +34,26 @@ def after_loss(made: Outcome) -> Floats:
     return found
 
 
-def attainment_after_loss(made: Outcome, good: npt.NDArray[np.bool_] | None) -> float | None:
+class Kept(NamedTuple):
+    """A share, and the ends of its 95 % interval by batches of its requests; None where there are too few."""
+
+    share: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+def attainment_after_loss(made: Outcome, good: npt.NDArray[np.bool_] | None) -> Kept:
     """The share of the requests due in the minute after the first loss that are `good`; None where none was lost, none
     was due or nothing was promised."""
     lost_s = first_loss_s(made)
     if lost_s is None or good is None:
-        return None
-    due = (made.due_s >= lost_s) & (made.due_s < lost_s + MINUTE_S)
-    return float(good[due].mean()) if due.any() else None
+        return Kept(None)
+    due = np.flatnonzero((made.due_s >= lost_s) & (made.due_s < lost_s + MINUTE_S))
+    if not len(due):
+        return Kept(None)
+    kept = good[due[np.argsort(made.due_s[due], kind="stable")]]
+    found = batches.between(kept)
+    return Kept(float(kept.mean()), *(None, None) if found is None else found[:2])
 
 
 def recovery_s(made: Outcome) -> float | None:

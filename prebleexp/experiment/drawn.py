@@ -35,6 +35,11 @@ def draws(cell: Cell) -> bool:
         return True
     if cell.reads_lengths and cell.lengths.draws:
         return True
+    return routes(cell)
+
+
+def routes(cell: Cell) -> bool:
+    """Whether a router of it draws where requests go."""
     second = cell.cluster.decode_policy
     return any(_looks(one, cell) for one in (cell.policy, second) if one is not None)
 

@@ -49,7 +49,7 @@ def without_limits(cell: Cell, content: Mapping[str, Any]) -> str:
 
 def _is_lost(metric: str) -> bool:
     """Whether requests alone do not say what it is under other limits."""
-    return "_slowdown_" in metric or metric == "after_loss_attainment"
+    return "_slowdown_" in metric or metric.startswith("after_loss_attainment")
 
 
 def _measured(entry: Entry, requests: bytes, cell: Cell) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from prebleexp.launch.configure import Job, Settings
 from prebleexp.launch.multirun import Multirun
 from prebleexp.launch.parts import key_of
 from prebleexp.launch.plan_progress import Stage, line
+from prebleexp.launch.plans import Plans
 from prebleexp.launch.rows import Row
 from prebleexp.launch.session import Session
 from prebleexp.launch.survey import duration, expected_s, known_of
@@ -37,6 +38,8 @@ from prebleexp.planning.together import together
 from prebleexp.planning.trials import Question, Sample, Trial
 
 Kind = TypeVar("Kind", bound="Planner")
+RIVALS = 3
+"""contenders beside the best of which it is said what survives the loss of a GPU"""
 USUAL_RUNS = 60
 """of a search, as coverage was measured (docs/validation.md)"""
 USUAL_RECORDED = 5
@@ -107,7 +110,20 @@ class Planner(Session):
         counts = Counter(str(error) for _, error in self.misfits)
         said = [f"left out{f', {count} contenders' if count > 1 else ''}: {why}" for why, count in counts.items()]
         of = {one.name: self._of[one.name] for one in self.found}
-        return said + losses.refused([(name, [run.metrics or {} for run in runs]) for name, runs in of.items()])
+        return (
+            said
+            + self._idle_settings
+            + losses.refused([(name, [run.metrics or {} for run in runs]) for name, runs in of.items()])
+        )
+
+    @property
+    def _idle_settings(self) -> list[str]:
+        """Of seeds, which a recording has none of."""
+        said = [(name, getattr(self.asked, name), getattr(Plans, name)) for name in ("seeds", "most_seeds")]
+        given = [f"{name}={value}" for name, value, usual in said if value != usual]
+        if not given or self._recorded != {one.name for one in self.found}:
+            return []
+        return [f"a recording is one stream: {' and '.join(given)} do{'es' if len(given) == 1 else ''} nothing here"]
 
     @property
     def job_dirs(self) -> bool:
@@ -177,13 +193,14 @@ class Planner(Session):
 
     def _look_beside(self) -> None:
         """What else there is to say of the best answer."""
-        best = next((one for one in best_first(self.found) if one.answer.verdict is Verdict.FOUND), None)
-        if best is None:
+        order = [one for one in best_first(self.found) if one.answer.verdict is Verdict.FOUND]
+        if not order:
             return
+        best, *rivals = order[: 1 + RIVALS]
         size, metrics = besides.at_answer(best, self._of[best.name])
         question = replace(self._question(best.contender), requests=best.answer.requests)
         tried = set(self._of)
-        self.beside = beside(best, question, metrics, size, self._answers, self._metrics)
+        self.beside = beside(best, question, metrics, size, self._answers, self._metrics, rivals)
         own = {result.key for name in tried for result in self._of[name]}
         self._looked |= {one.key for name, of in self._of.items() if name not in tried for one in of} - own
 

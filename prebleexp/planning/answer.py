@@ -145,4 +145,11 @@ class Answer:
 
 
 def _curve(table: Table) -> tuple[Spot, ...]:
-    return tuple(Spot(size, *mean_interval(kept), len(kept)) for size in table.sizes for kept in [table.kept(size)])
+    return tuple(_spot(table, size) for size in table.sizes)
+
+
+def _spot(table: Table, size: float) -> Spot:
+    """A size that was given up after few of the seeds has no interval."""
+    kept = table.kept(size)
+    mean, half = mean_interval(kept)
+    return Spot(size, mean, half if 2 * len(kept) >= table.seeds else None, len(kept))

@@ -33,6 +33,17 @@ Runs = Callable[[str, Sequence[Cell]], Metrics]
 Kind = TypeVar("Kind", bound=Contender)
 
 
+class Grown(NamedTuple):
+    """What is kept of a greater load."""
+
+    kept: float
+    """the share, mean over the streams"""
+    half_width: float | None
+    """of the interval of that mean; None of a single stream"""
+    ends: tuple[float, float] | None = None
+    """of a recording those of its interval, by batches of its requests"""
+
+
 @dataclass(frozen=True)
 class Beside:
     """Of one contender. Means are over seeds, with the half-widths of their intervals."""
@@ -48,7 +59,7 @@ class Beside:
     faster: Answer | None
     most: Answer | None
     """the greatest load for the GPUs of the answer"""
-    grown: Mean | None
+    grown: Grown | None
     """what is kept of `MORE` times the load"""
     lost: Lost | None
     """which share of the requests due in the minute after a replica is lost is good"""
@@ -60,14 +71,28 @@ class Beside:
     """what could not be said, and why"""
     beyond: str = ""
     """what of the runs at the answer is larger than what step times were measured at; empty: nothing"""
+    others: tuple[tuple[Planned, Answer], ...] = ()
+    """of other contenders, likewise, the fewest that keep it in that minute too: the answer's may not be the cheapest
+    way to survive a loss"""
+    more: Answer | None = None
+    """the fewest GPUs for `MORE` times the load, not fewer than the answer has"""
 
 
-def beside(of: Planned, question: Question, at_answer: Metrics, size: float, answers: Answers, runs: Runs) -> Beside:
+def beside(
+    of: Planned,
+    question: Question,
+    at_answer: Metrics,
+    size: float,
+    answers: Answers,
+    runs: Runs,
+    others: Sequence[Planned] = (),
+) -> Beside:
     """`at_answer` are the metrics of the runs at `size`, next to the answer; `answers` and `runs` compute what is
-    asked of them, by name."""
+    asked of them, by name. Of `others` it is known what survives a loss, too."""
     asked = replace(question, most_seeds=question.seeds)
-    off, slower, faster, most = _searched(of, asked, answers)
+    off, slower, faster, most, more = _searched(of, asked, answers)
     found = strained(of, asked.seeds, runs)
+    enough = _enough([of, *others], asked, answers)
     return Beside(
         of=of,
         size=size,
@@ -79,16 +104,18 @@ def beside(of: Planned, question: Question, at_answer: Metrics, size: float, ans
         grown=found.grown,
         lost=found.lost,
         spare=found.spare,
-        enough=_enough(of, asked, answers),
+        enough=enough.get(of.name),
         unknown=found.unknown,
         beyond=beyond(of.cell, at_answer),
+        more=more,
+        others=tuple((one, enough[one.name]) for one in others if one.name in enough),
     )
 
 
 class Strained(NamedTuple):
     """What the GPUs of an answer do under a greater load, and without a replica; as `Beside` has it."""
 
-    grown: Mean | None
+    grown: Grown | None
     lost: Lost | None
     spare: Lost | None
     unknown: tuple[str, ...]
@@ -109,9 +136,13 @@ def strained(of: Planned, seeds: int, runs: Runs, alike: bool = True) -> Straine
             return None
         return contender, trials, runs(f"{of.name}, {name}", cells)
 
-    def grown() -> Mean | None:
+    def grown() -> Grown | None:
         found = known(f"what is kept of {MORE:g} times the load", lambda: _grown(of, of.answer.requests))
-        return None if found is None else mean_interval([found[0].to_keep.kept(one) for one in found[2]])
+        if found is None:
+            return None
+        to_keep, metrics = found[0].to_keep, found[2]
+        ends = to_keep.alone(metrics[0]) if of.contender.is_recorded else None
+        return Grown(*mean_interval([to_keep.kept(one) for one in metrics]), ends)
 
     def lost(name: str, spare: int) -> Lost | None:
         found = known(name, lambda: bereft(of, spare))
@@ -143,8 +174,9 @@ def beyond(cell: Cell, runs: Metrics) -> str:
 
 def _searched(
     of: Planned, question: Question, answers: Answers
-) -> tuple[float | None, Answer | None, Answer | None, Answer | None]:
-    """How far step times may be off, and the answers with slower and faster ones, and for a greater load."""
+) -> tuple[float | None, Answer | None, Answer | None, Answer | None, Answer | None]:
+    """How far step times may be off, and the answers with slower and faster ones, the greatest load, and the GPUs for a
+    greater one."""
     one, cell = of.contender, of.contender.cell
     asked: dict[str, tuple[Contender, Search]] = {}
     assert of.answer.size is not None
@@ -158,24 +190,47 @@ def _searched(
     if one.searched == GPUS and not one.is_recorded and one.load:
         larger = Contender(of.cell, RPS if one.load_key == RPS else USERS)
         asked["greatest load"] = larger, larger.search_from(question, one.load)
+    if (busier := _busier(of)) is not None:
+        asked[f"{MORE:g} times the load"] = busier, busier.search_from(question, guess, replicas(of))
     found = answers({f"{of.name}, {name}": search for name, search in asked.items()})
     slower, faster = (found[f"{of.name}, {name}"] for name in names) if names else (None, None)
-    return off, slower, faster, found.get(f"{of.name}, greatest load")
+    most, more = (found.get(f"{of.name}, {name}") for name in ("greatest load", f"{MORE:g} times the load"))
+    return off, slower, faster, most, more
 
 
-def _enough(of: Planned, question: Question, answers: Answers) -> Answer | None:
-    """The fewest GPUs, of those that keep the promise, that keep it in the minute after one is lost, too."""
-    if of.contender.searched != GPUS:
+def _busier(of: Planned) -> Contender | None:
+    """The same under a greater load, for which GPUs are searched; None where there is none, or a load was searched."""
+    one, cell = of.contender, of.contender.cell
+    if one.searched != GPUS or cell.cluster.groups:
         return None
     try:
-        contender, first = bereft(of, 1)
+        larger, trial = _grown(of, of.answer.requests)
     except InvalidInput:
-        return None  # which is said of the loss itself
-    # runs are not made longer: the minute after a loss is no longer in them
-    strictest = contender.to_keep.strictest
-    asked = replace(question, target=strictest, requests=first.requests, most_requests=first.requests)
-    name = f"{of.name}, N + 1"
-    return answers({name: (contender, contender.search_from(asked, first.size, replicas(of)))})[name]
+        return None
+    if one.is_recorded:
+        return larger
+    if one.load_key == RPS:
+        return replace(one, cell=replace(cell, rps=trial.size))
+    return replace(one, cell=replace(cell, workload=cell.workload.with_users(int(trial.size))))
+
+
+def _enough(found: Sequence[Planned], question: Question, answers: Answers) -> dict[str, Answer]:
+    """Of each, by name, the fewest GPUs of those that keep the promise that keep it in the minute after one is lost,
+    too."""
+    asked: dict[str, tuple[Contender, Search]] = {}
+    for of in found:
+        if of.contender.searched != GPUS:
+            continue
+        try:
+            contender, first = bereft(of, 1)
+        except InvalidInput:
+            continue  # which is said of the loss itself
+        # runs are not made longer: the minute after a loss is no longer in them
+        strictest = contender.to_keep.strictest
+        mine = replace(question, target=strictest, requests=first.requests, most_requests=first.requests)
+        asked[of.name] = contender, contender.search_from(mine, first.size, replicas(of))
+    known = answers({f"{name}, N + 1": search for name, search in asked.items()})
+    return {name: known[f"{name}, N + 1"] for name in asked}
 
 
 def _grown(of: Planned, requests: int) -> tuple[Contender, Trial]:

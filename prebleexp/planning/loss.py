@@ -45,6 +45,8 @@ class Lost(NamedTuple):
     busiest: bool
     """whether it is the busiest minute of a stream, and not one half way"""
     streams: int = 1
+    ends: tuple[float, float] | None = None
+    """of a single stream those of its interval, by batches of these requests"""
 
 
 class Moment(NamedTuple):
@@ -66,8 +68,14 @@ class Bereft(Contender):
         return replace(cell, faults=Timeline(detect_ms=DETECT_MS, happen=happen))
 
     def sample(self, metrics: Mapping[str, Any]) -> Sample:
-        all_of_it = self.to_keep.kept(metrics) - self.to_keep.target + self.to_keep.strictest
-        return Sample(min(metrics[AFTER_LOSS] or 0.0, all_of_it), metrics["due_requests"], None)
+        minute, to_keep = metrics[AFTER_LOSS] or 0.0, self.to_keep
+        more = to_keep.strictest - to_keep.target
+        whole = to_keep.kept(metrics) + more
+        if not self.is_recorded:
+            return Sample(min(minute, whole), metrics["due_requests"], None)
+        of_whole = to_keep.alone(metrics)
+        ends = _ends(metrics) if minute <= whole or of_whole is None else (of_whole[0] + more, of_whole[1] + more)
+        return Sample(min(minute, whole), metrics["due_requests"], None, ends)
 
     def lost(self, trials: Sequence[Trial], metrics: Sequence[Mapping[str, Any]]) -> Lost:
         """What runs say of it: the metrics of each trial."""
@@ -76,7 +84,9 @@ class Bereft(Contender):
             round(one["offered_per_s"] * MINUTE_S) if count is None else count
             for count, one in zip(known, metrics, strict=True)
         ]
-        return Lost(*mean_interval([one[AFTER_LOSS] for one in metrics]), sum(due), not self._is_steady, len(due))
+        kept = mean_interval([one[AFTER_LOSS] for one in metrics])
+        ends = _ends(metrics[0]) if len(due) == 1 else None
+        return Lost(*kept, sum(due), not self._is_steady, len(due), ends)
 
     @property
     def _is_steady(self) -> bool:
@@ -94,6 +104,11 @@ class Bereft(Contender):
         if key not in self._known:
             self._known[key] = _busiest(cell)
         return self._known[key]
+
+
+def _ends(metrics: Mapping[str, Any]) -> tuple[float, float] | None:
+    low, high = (metrics[f"{AFTER_LOSS}_{end}"] for end in ("low", "high"))
+    return None if low is None else (low, high)
 
 
 def bereft(of: Planned, spare: int) -> tuple[Bereft, Trial]:

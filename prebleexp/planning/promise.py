@@ -93,13 +93,16 @@ class ToKeep:
             return "Margin to the promised shares, of the nearest to being broken"
         return f"Share of requests within {f'the {self.measure}' if self.count > 1 else ALL}"
 
-    def verdict(self, kept: float) -> str:
-        """ "keeps the promise: 97.0 % of requests are within all limits" """
+    def verdict(self, kept: float, ends: tuple[float, float] | None = None) -> str:
+        """ "keeps the promise: 97.0 % (93.1 % to 98.8 %) of requests are within all limits", with the `ends` of an
+        interval of the share."""
         verb = "keeps" if kept >= self.target else "breaks"
         if len(self._shares) > 1:
-            return f"{verb} the promise by {abs(kept) * 100:.1f} points"
+            between = "" if ends is None else f" ({ends[0] * 100:+.1f} to {ends[1] * 100:+.1f})".replace("-", "−")
+            return f"{verb} the promise by {abs(kept) * 100:.1f} points{between}"
+        between = "" if ends is None else f" ({ends[0] * 100:.1f} % to {ends[1] * 100:.1f} %)"
         within = f"the {self.measure}" if self.count > 1 else ALL
-        return f"{verb} the promise: {kept * 100:.1f} % of requests are within {within}"
+        return f"{verb} the promise: {kept * 100:.1f} %{between} of requests are within {within}"
 
     @property
     def words(self) -> str:

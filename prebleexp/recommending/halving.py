@@ -2,10 +2,10 @@
 
 In a round all designs see the same streams. A design is judged by the price of as many replicas as keep the promise;
 whoever cannot keep it for little more than the cheapest so far of its contest is not tried any further, so that most
-take one run. Designs are in one contest if the streams of a round can tell them apart: what a short stream needs in
-large replicas and in small ones says little of a long one, whose bursts it may lack, nor do routers differ in it where
-one replica is enough. So a design is only dropped against others of its contest, and whoever adds a contest takes
-nothing from the others.
+take two runs: one replica less is tried, too, as fewer have warmer caches. Designs are in one contest if the streams of
+a round can tell them apart: what a short stream needs in large replicas and in small ones says little of a long one,
+whose bursts it may lack, nor do routers differ in it where one replica is enough. So a design is only dropped against
+others of its contest, and whoever adds a contest takes nothing from the others.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from prebleexp.planning.contender import GPUS, USERS
 from prebleexp.planning.loss import Lost
 from prebleexp.planning.planned import Planned
 from prebleexp.planning.promise import ALL
+from prebleexp.report import recorded_plan
 from prebleexp.report.wording import NOTHING, number, percent, seconds, share
 from prebleexp.service.batches import FEWEST, LEAST
 
@@ -106,9 +107,21 @@ def headroom(of: Beside) -> list[str]:
         said.append(f"holds to {_size(of.most)}{ends} {_unit(of.of)}")
     if of.grown is not None:
         load = None if of.of.load is None else f"{number(of.of.load * MORE)} {_unit(of.of)}"
-        verdict = of.of.contender.to_keep.verdict(of.grown[0])
+        verdict = of.of.contender.to_keep.verdict(of.grown.kept, of.grown.ends)
         said.append(f"at {MORE_PERCENT}{'' if load is None else f' ({load})'} it {verdict}")
+        if of.grown.kept < of.of.answer.target and of.more is not None:
+            said.append(_takes(of.of, of.more))
     return [f"{line[0].upper()}{line[1:]}." for line in ["; ".join(said)] if line]
+
+
+def _takes(one: Planned, more: Answer) -> str:
+    """ "that load takes 14 H100 at 35.0 an hour (9 to 16 for others like it)" """
+    if more.size is None:
+        return f"{_none(True, more)} for that load"
+    there = one.at_size(more.size)
+    money = "" if one.prices is None else f" at {number(one.prices.an_hour(there))} an hour"
+    least = "" if more.verdict is Verdict.FOUND else "more than "
+    return f"that load takes {least}{counting.named(there)}{money}{recorded_plan.others(more)}"
 
 
 def loss(of: Beside) -> list[str]:
@@ -138,18 +151,46 @@ def loss(of: Beside) -> list[str]:
         said.append(f"with one more, {more}, {kept}" if said else f"{kept} {good} where there were {more}")
     enough = of.enough
     if enough is not None and enough.size is not None and enough.verdict is Verdict.FOUND:
-        there = one.at_size(enough.size)
-        money = "" if one.prices is None else f" at {number(one.prices.an_hour(there))} an hour"
-        said.append(f"the promise is kept in that minute too with {counting.named(there)}{money} (N + 1)")
+        said.append(f"the promise is kept in that minute, too, with {_survivors(one, enough)}")
     elif enough is not None:
         said.append(f"{_none(True, enough)} to keep the promise in that minute, too")
     when = " as the busiest minute begins" if known.busiest else ""
-    return [*alone, f"If {what} is lost{when}, {'; '.join(said)}."]
+    return [*alone, f"If {what} is lost{when}, {'; '.join(said)}.", *_rivals(of)]
+
+
+def _survivors(one: Planned, enough: Answer) -> str:
+    """ "14 H100 at 35.0 an hour (N + 2; 96.1 %, 88.0 % to 99.0 %; 13 or more for others like it)", with how many
+    replicas that are more than the answer has."""
+    there = one.at_size(enough.size)
+    money = "" if one.prices is None else f" at {number(one.prices.an_hour(there))} an hour"
+    more = there.replicas - one.cell.replicas
+    said = [f"N + {more}"] if more else []
+    alone = enough.alone
+    if alone is not None:
+        ends = "" if alone.ends is None else f", {percent(alone.ends[0])} to {percent(alone.ends[1])}"
+        said.append(f"{percent(alone.kept)}{ends}")
+    if enough.low is not None:
+        said.append(f"{recorded_plan.ends(enough.low, enough.high)} for others like it")
+    known = f" ({'; '.join(said)})" if said else ""
+    return f"{counting.named(there)}{money}{known}"
+
+
+def _rivals(of: Beside) -> list[str]:
+    """What other contenders take to survive a loss."""
+    said = [
+        f"{one.name} takes {_survivors(one, answer)}"
+        if answer.size is not None and answer.verdict is Verdict.FOUND
+        else f"{_none(True, answer)} with {one.name}"
+        for one, answer in of.others
+    ]
+    return [f"To survive such a loss, {'; '.join(said)}."] if said else []
 
 
 def _surely(of: Lost) -> str:
     """The share with its half-width, where that is not nothing; with the ends of its interval, where that would go
-    beyond none or all."""
+    beyond none or all, or is of one stream."""
+    if of.ends is not None:
+        return f"{percent(of.kept)} ({percent(of.ends[0])} to {percent(of.ends[1])})"
     half = f"{(of.half_width or 0) * 100:.1f}"
     low, high = of.kept - (of.half_width or 0), of.kept + (of.half_width or 0)
     if low < 0 or high > 1:

@@ -31,7 +31,7 @@ MEANINGS = {
     "interval.",
     planned.HOURS: "For a million requests at that load, on as many GPUs.",
     "price/h": "Of all these GPUs, by price_per_gpu_hour.",
-    "cost/1M": "For a million requests, by price_per_gpu_hour: the price of one GPU.",
+    "cost/1M req": "For a million requests: those GPU-hours at their price, price_per_gpu_hour.",
     "seeds": "Request streams at the ends of the bracket.",
     "requests": "Of a run, that count. At every load a seed's stream is the same, only quicker or slower; of a "
     "recording, the same window with more or fewer sessions.",

@@ -17,7 +17,7 @@ from prebleexp.report.crowded import crowded
 from prebleexp.report.wording import NOTHING, condition, listed, number, percent
 from prebleexp.service.doubtful import doubts
 
-HOURS = "GPU-hours/1M"
+HOURS = "GPU-hours/1M req"
 NONE_BORNE = "nothing, since the limits are too tight even for idle GPUs,"
 
 
@@ -267,7 +267,7 @@ def spare(found: Sequence[Planned]) -> list[str]:
     told = all(one.answer.verdict is Verdict.FOUND for one in found)
     priced = any(one.price is not None for one in found)
     least = ["requests", "runs", "seeds", *([HOURS] if priced else []), *(["verdict"] if told else [])]
-    return [*least, HOURS, "replicas", "cost/1M", recorded.OF_SIMILAR]
+    return [*least, HOURS, "replicas", "cost/1M req", recorded.OF_SIMILAR]
 
 
 def _counts(found: Sequence[Planned]) -> list[str]:
@@ -290,7 +290,7 @@ def costs(found: Sequence[Planned]) -> list[str]:
     if found[0].contender.load_key == USERS:
         return []
     priced = any(one.price is not None for one in found)
-    return [HOURS, *(["price/h", "cost/1M"] if priced else [])]
+    return [HOURS, *(["price/h", "cost/1M req"] if priced else [])]
 
 
 def lines(found: Sequence[Planned]) -> list[list[str]]:

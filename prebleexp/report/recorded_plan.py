@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from prebleexp.experiment import counting
+from prebleexp.experiment import drawn as draws
 from prebleexp.experiment.shape import kept
 from prebleexp.planning.answer import Alone, Answer, Verdict
 from prebleexp.planning.planned import Planned
@@ -105,7 +106,12 @@ def warnings(found: Sequence[Planned]) -> list[str]:
             f"most misses are in the first batch with {named(cold, found)}, as caches are empty at first: slo.warmup_s "
             "leaves those out"
         )
-    drawn = [one for one, _ in known if one.cell.draws and not one.is_alone]
+    if any("seed" in one.cell.workload.obeys for one in found):
+        said.append(
+            "where the copies of its sessions begin, or which sessions are left out, was drawn once, alike for all: "
+            "another seed may need more or fewer"
+        )
+    drawn = [one for one, _ in known if not one.is_alone and draws.routes(one.cell)]
     if drawn:
         said.append(
             f"routing with {named(drawn, found)} has random draws, which were made once: other seeds may keep more or "

@@ -141,7 +141,8 @@ def test_every_metric_is_declared_whole() -> None:
         *("n_finished", "hit_ratio", "output_tokens_per_s", "requests_per_s", "told_rank_correlation"),
         *("host_hit_ratio", "disk_hit_ratio", "shared_hit_ratio", "peer_hit_ratio", "found_ratio"),
         *("slo_attainment", "slo_margin", "goodput_per_s", "goodput_per_gpu_s", "session_attainment", "availability"),
-        *("after_loss_attainment", "acceptance_length", "draft_acceptance"),
+        *("after_loss_attainment", "after_loss_attainment_low", "after_loss_attainment_high"),
+        *("acceptance_length", "draft_acceptance"),
         *("slo_attainment_low", "slo_attainment_high", "slo_margin_low", "slo_margin_high"),
     }
     assert len({one.words for one in DECLARED.values()}) == len(DECLARED), "no two are called the same"

@@ -19,7 +19,7 @@ from prebleexp.faults.timeline import Timeline
 from prebleexp.launch import configure, contender_names, plan_progress
 from prebleexp.launch.narrow import narrowed
 from prebleexp.planning.answer import Alone, Answer, Spot, Verdict
-from prebleexp.planning.beside import beyond
+from prebleexp.planning.beside import Grown, beyond
 from prebleexp.planning.contender import Contender
 from prebleexp.planning.loss import AFTER_LOSS, Lost, bereft
 from prebleexp.planning.planned import Planned
@@ -75,7 +75,8 @@ def test_what_is_said_besides_is_what_runs_say(tmp_path: Path, monkeypatch: pyte
         assert mean("after_loss_attainment", enough, rps, long, down_s) >= 0.9
         assert mean("after_loss_attainment", enough - 2, rps, long, down_s) < 0.9
         assert gpus <= enough <= (of.enough.size or 0)
-        assert any(" (N + 1)" in line for line in beside.loss(of))
+        more = f" (N + {enough - gpus})" if enough > gpus else "is kept in that minute, too"
+        assert any(more in line for line in beside.loss(of))
     else:
         assert of.enough is None
     assert of.seen["slo_attainment"][0] == pytest.approx(mean("slo_attainment", gpus, at, requests))
@@ -436,6 +437,10 @@ def test_a_single_replica_has_none_to_lose() -> None:
     assert beside.loss(of)[0] == "There is one replica: without it the service is down."
 
 
+def never_at(every: int) -> Answer:
+    return replace(answer(2), size=None, verdict=Verdict.NEVER, every=every)
+
+
 def test_a_loss_of_a_stream_that_comes_and_goes_is_where_most_come(tmp_path: Path) -> None:
     """Two come half way; of the two minutes in which 60 come the one nearer to half way is judged."""
     arrivals = [*[i / 2 for i in range(60)], 500.0, 501.0, *[700 + i / 2 for i in range(60)], 1000.0]
@@ -449,11 +454,38 @@ def test_a_loss_of_a_stream_that_comes_and_goes_is_where_most_come(tmp_path: Pat
     lossy = contender.cell_of(first)
     assert isinstance(lossy.faults, Timeline)
     assert 700 in lossy.faults.happen[0]
-    lost = contender.lost([first], [{AFTER_LOSS: 0.75}])
+    lost = contender.lost([first], [{AFTER_LOSS: 0.75, f"{AFTER_LOSS}_low": None, f"{AFTER_LOSS}_high": None}])
     assert lost == Lost(0.75, None, 60, busiest=True)
+    between = {f"{AFTER_LOSS}_low": 0.6, f"{AFTER_LOSS}_high": 0.85}
+    assert contender.lost([first], [{AFTER_LOSS: 0.75, **between}]).ends == (0.6, 0.85)
+    rest = {"slo_margin": None, "slo_attainment": 0.97, "slo_attainment_low": 0.9, "slo_attainment_high": 0.99}
+    due = {"due_requests": 122, AFTER_LOSS: 0.95, f"{AFTER_LOSS}_low": 0.8, f"{AFTER_LOSS}_high": 0.98}
+    assert contender.sample(rest | due)[::3] == (0.95, (0.8, 0.98))
+    spread = rest | due | {"slo_attainment": 0.85, "slo_attainment_low": 0.7, "slo_attainment_high": 0.9}
+    assert contender.sample(spread)[::3] == (0.85, (0.7, 0.9)), "what breaks the promise before is no N + 1"
     of = beside.Beside(one, 2, {}, *[None] * 5, lost, None, None, ())
+    enough = replace(answer(4), low=3, high=None, alone=Alone(0.96, (0.9, 0.99), 3, 0.1))
     (said,) = beside.loss(of)
     good = "75.0 % of the 60 requests of that minute are within all limits"
     assert said == f"If 1 H100 is lost as the busiest minute begins, {good}."
+    grown = replace(of, grown=Grown(0.845, None, (0.8, 0.91)), more=replace(enough, alone=None))
+    (said,) = beside.headroom(grown)
+    kept = "it breaks the promise: 84.5 % (80.0 % to 91.0 %) of requests are within all limits"
+    assert said.endswith(f"{kept}; that load takes 4 H100 (3 or more for others like it).")
+    (said,) = beside.headroom(replace(grown, more=never_at(32)))
+    assert said.endswith("; no number of GPUs up to 32 is enough for that load.")
+    (said,) = beside.headroom(replace(grown, grown=Grown(0.95, 0.01)))
+    assert said.endswith("it keeps the promise: 95.0 % of requests are within all limits.")
+    (said,) = beside.loss(replace(of, lost=lost._replace(ends=(0.6, 0.85))))
+    assert "75.0 % (60.0 % to 85.0 %) of the 60 requests" in said
+    llmd = replace(one, name="llmd", answer=answer(3))
+    never = never_at(32)
+    said = beside.loss(replace(of, enough=enough, others=((llmd, replace(enough, alone=None)), (one, never))))
+    ends = "96.0 %, 90.0 % to 99.0 %; 3 or more for others like it"
+    assert said[0].endswith(f"the promise is kept in that minute, too, with 4 H100 (N + 2; {ends}).")
+    assert said[1] == (
+        "To survive such a loss, llmd takes 4 H100 (N + 1; 3 or more for others like it); "
+        "no number of GPUs up to 32 is enough with lor."
+    )
     (said,) = beside.loss(replace(of, lost=lost._replace(requests=2)))
     assert said.endswith("is not known: the busiest minute has 2 requests, and 50 is the least that says something.")

@@ -92,13 +92,15 @@ def test_a_round_orders_designs_by_what_they_cost() -> None:
     assert judged[0].found.part == pytest.approx(4)
 
 
-def test_whoever_is_too_dear_takes_one_run_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_is_too_dear_takes_two_runs_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(halving, "AT_ONCE", 1)
     made = Made({"cheap": 2, "worse": 5, "dear": 1})
     designs = {"cheap": Priced(1.0, 1, 16, 1), "worse": Priced(1.1, 1, 16, 1), "dear": Priced(9.0, 1, 16, 1)}
     judged = {one.name: one.found.size for one in halving.round_of(designs, lambda name: QUESTION, made.find)}
     assert judged == {"cheap": 2, "worse": None, "dear": None}
-    assert [size for name, size in made.tried if name == "worse"] == [2], "as many as 1.25 times the cheapest buys"
+    assert [size for name, size in made.tried if name == "worse"] == [2, 1], (
+        "as many as 1.25 times the cheapest buys, and one less, as more may keep less"
+    )
     assert [name for name, _ in made.tried if name == "dear"] == []
 
 
@@ -316,6 +318,19 @@ def test_manifests_are_valid_by_the_schemas_of_kubernetes(split: bool, engine: s
         text = files.of(cell_of(policy, split, engine), "about")["kubernetes.yaml"]  # type: ignore[arg-type]
         for one in yaml.load_all(text, yaml.CSafeLoader):
             validate(one, "1.34", strict=True)
+
+
+def test_one_replica_has_no_router() -> None:
+    """It had llm-d's endpoint picker, for nothing to pick from."""
+    for policy in ("llmd", "vllm_cache_aware", "dynamo_kv"):
+        cell = configure.cells([*MODEL, "hardware/gpu=h100", "gpus=1", f"policy={policy}"])[0]
+        written = files.of(cell, "about")
+        assert {*written} == {"serve.sh", "kubernetes.yaml", "README.md"}
+        assert "There is one replica, so there is nothing to route." in written["README.md"]
+        assert {one["kind"] for one in yaml.load_all(written["kubernetes.yaml"], yaml.CSafeLoader)} == {
+            "Service",
+            "StatefulSet",
+        }
 
 
 def test_engines_tell_a_router_their_tokens_that_asks_for_them() -> None:

@@ -310,10 +310,14 @@ def test_a_recording_at_another_rate_keeps_its_busy_hours(
     monkeypatch.chdir(tmp_path)
     path, times = busy(tmp_path / "log.jsonl")
     rate = 4 * len(times) / times[-1]
-    scaled, said = planned(capsys, path, *GROWN, f"rps={rate}")
+    scaled, said = planned(capsys, path, *GROWN, f"rps={rate}", "seeds=3", "most_seeds=3")
+    assert "A recording is one stream: seeds=3 and most_seeds=3 do nothing here" in said
+    assert "random draws" not in said, "lor draws nothing"
+    assert "Where the copies of its sessions begin, or which sessions are left out, was drawn once" in said
     draws = np.random.default_rng(1)
     true = trace(tmp_path / "four.jsonl", sorted(at + shift for at in times for shift in draws.uniform(0, 60, 4)))
-    four, _ = planned(capsys, true, *GROWN)
+    four, of_four = planned(capsys, true, *GROWN)
+    assert not any(word in of_four for word in ("do nothing", "drawn once"))
     assert scaled[0]["gpus"] == four[0]["gpus"]
     assert f"requests, {number(rate)}/s, scaled with its busy hours) needs" in said
     windows, said = planned(
@@ -345,7 +349,14 @@ def test_a_recording_has_its_n_plus_one(
     path = trace(tmp_path / "log.jsonl", [0.25 * i for i in range(600)])
     (row,), said = planned(capsys, path, *GROWN[:-1], "price_per_gpu_hour=2")
     (more,) = [line for line in said.splitlines() if "is lost as the busiest minute begins" in line]
-    found = re.search(r"the promise is kept in that minute too with (\d+) A6000 at (\d+\.\d+) an hour \(N \+ 1\)", more)
+    found = re.search(
+        r"the promise is kept in that minute, too, with (\d+) A6000 at (\d+\.\d+) an hour \(N \+ (\d+); "
+        r"\d+\.\d %, (\d+\.\d) % to \d+\.\d %; (\d+)(?: to \d+| or more)? for others like it\)",
+        more,
+    )
     assert found is not None
+    assert int(found[3]) == int(found[1]) - int(str(row["gpus"])), "it is called what it is"
+    assert int(found[5]) <= int(found[1])
+    assert re.search(r"\d % \(\d+\.\d % to \d+\.\d %\) of the \d+ requests of that minute", more), "with its interval"
     assert int(found[1]) > int(str(row["gpus"]))
     assert float(found[2]) == 2 * int(found[1])

@@ -75,6 +75,8 @@ RESEARCH = {
 def router(cell: Cell) -> Router:
     """What has a cell's policy, or is nearest to it."""
     name, split = cell.called("policy"), cell.cluster.has_roles
+    if cell.replicas == 1:
+        return Router("the Service in kubernetes.yaml", How.SAME, "There is one replica, so there is nothing to route.")
     fields = cell.columns()
     own = {key.removeprefix("policy."): value for key, value in fields.items() if key.startswith("policy.")}
     for prefix, make in MADE.items():

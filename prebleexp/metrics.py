@@ -16,10 +16,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from prebleexp import itl, prefill_metrics, scaling_metrics, slo_metrics, step_metrics, warmed
+from prebleexp import itl, prefill_metrics, recovery, scaling_metrics, slo_metrics, step_metrics, warmed
 from prebleexp.averages import CALLED, STATISTICS, statistics
-from prebleexp.recovery import MINUTE_S, WINDOW_S, WORSE, after_loss, attainment_after_loss, recovery_s
-from prebleexp.service import in_system
+from prebleexp.service import batches, in_system
 from prebleexp.service.attainment import Attained, Unloaded
 from prebleexp.service.level import NONE, ServiceLevel
 from prebleexp.sim.types import Floats, Ints, Outcome, State, Workload
@@ -101,6 +100,11 @@ class Served:
         """Requests that averages are over: all, or those that were due after the warm-up."""
         warm_s, is_stage = self.level.warmup_s, self.workload.stage >= 0
         return (self.made.due_s >= warm_s) & is_stage if warm_s or not is_stage.all() else slice(None)  # of NaN: False
+
+    @cached_property
+    def after_loss(self) -> npt.NDArray[np.bool_]:
+        """Of the requests due in the minute after a loss, as they were due, which are good."""
+        return recovery.good_after_loss(self.made, self.attained.good)
 
     @cached_property
     def statistics(self) -> dict[str, tuple[float | None, ...]]:
@@ -271,27 +275,16 @@ _METRICS = (
            LOWER, "Hours of all GPUs, of a replica with tensor parallelism of each of its own, in which they were paid "
            "for: all of the run, but not while one was down, or drained and empty. While it was started it was paid "
            "for."),
-    Metric("after_loss_ttft_p99_s", "p99 time to first token after a loss",
-           lambda run: statistics(after_loss(run.made))[-1], "s", LOWER,
-           f"99th percentile, in seconds, of the time to first token of the requests that were due in the "
-           f"{MINUTE_S:g} s after the first GPU was lost (faults) and have one; nothing where none was lost."),
     Metric("after_loss_attainment", "attainment after a loss",
-           lambda run: attainment_after_loss(run.made, run.attained.good).share, "share", HIGHER,
-           f"The share of the requests due in the {MINUTE_S:g} s after the first GPU was lost which were good; nothing "
-           "where none was lost, or nothing was promised.", of_all=True),
-    Metric("after_loss_attainment_low", "lower end of attainment after a loss",
-           lambda run: attainment_after_loss(run.made, run.attained.good).low, "share", HIGHER,
-           "Of after_loss_attainment the lower end of its 95 % interval, by contiguous batches of those requests, as "
-           "slo_attainment_low. Nothing for fewer than 50.", of_all=True),
-    Metric("after_loss_attainment_high", "upper end of attainment after a loss",
-           lambda run: attainment_after_loss(run.made, run.attained.good).high, "share", HIGHER,
-           "Of after_loss_attainment the upper end of that interval.", of_all=True),
-    Metric("recovery_s", "time to recover", lambda run: recovery_s(run.made), "s", LOWER,
-           f"From when the first GPU was lost until the average time to first token of the requests due in the last "
-           f"{WINDOW_S:g} s is no more, and stays so, than {WORSE:g} times its worst in the {MINUTE_S:g} s before, in "
-           "seconds. If it does not come back, the time until the last request was due. It cannot tell less than a "
-           "window from nothing, and a router that was bad before has little to recover."),
-    *(Metric(*one) for one in (*scaling_metrics.METRICS, *warmed.METRICS, *step_metrics.METRICS)),
+           lambda run: float(run.after_loss.mean()) if len(run.after_loss) else None, "share", HIGHER,
+           f"The share of the requests due in the {recovery.MINUTE_S:g} s after the first GPU was lost which were "
+           "good; nothing where none was lost, or nothing was promised.", of_all=True),
+    *(Metric(f"after_loss_attainment_{end}", f"{which} end of attainment after a loss",
+             lambda run, end=end: getattr(batches.between(run.after_loss), end, None),  # type: ignore[misc]
+             "share", HIGHER, f"Of after_loss_attainment the {which} end of its 95 % interval, by batches of "
+             "those requests, as slo_attainment_low. Nothing for fewer than 50.", of_all=True)
+      for end, which in (("low", "lower"), ("high", "upper"))),
+    *(Metric(*one) for one in (*recovery.METRICS, *scaling_metrics.METRICS, *warmed.METRICS, *step_metrics.METRICS)),
     Metric("peak_kv_tokens", "peak of KV tokens", lambda run: int(run.made.gpu_peak_kv_tokens.max()), "tokens", NEITHER,
            "The most tokens of KV that any GPU held at a time."),
     Metric("prompt_tokens_max", "longest prompt",

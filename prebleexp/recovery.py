@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from prebleexp.service import batches
+from prebleexp.averages import statistics
 from prebleexp.sim.types import Floats, Outcome
 
 MINUTE_S = 60.0
@@ -34,26 +35,15 @@ def after_loss(made: Outcome) -> Floats:
     return found
 
 
-class Kept(NamedTuple):
-    """A share, and the ends of its 95 % interval by batches of its requests; None where there are too few."""
-
-    share: float | None
-    low: float | None = None
-    high: float | None = None
-
-
-def attainment_after_loss(made: Outcome, good: npt.NDArray[np.bool_] | None) -> Kept:
-    """The share of the requests due in the minute after the first loss that are `good`; None where none was lost, none
-    was due or nothing was promised."""
+def good_after_loss(made: Outcome, good: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.bool_]:
+    """Of the requests due in the minute after the first loss, as they were due, which are `good`; none where none was
+    lost or nothing was promised."""
     lost_s = first_loss_s(made)
     if lost_s is None or good is None:
-        return Kept(None)
+        return np.zeros(0, bool)
     due = np.flatnonzero((made.due_s >= lost_s) & (made.due_s < lost_s + MINUTE_S))
-    if not len(due):
-        return Kept(None)
-    kept = good[due[np.argsort(made.due_s[due], kind="stable")]]
-    found = batches.between(kept)
-    return Kept(float(kept.mean()), *(None, None) if found is None else found[:2])
+    found: npt.NDArray[np.bool_] = good[due[np.argsort(made.due_s[due], kind="stable")]]
+    return found
 
 
 def recovery_s(made: Outcome) -> float | None:
@@ -86,3 +76,16 @@ def _moving(due_s: Floats, values: Floats) -> Floats:
     last = np.searchsorted(due_s, due_s, side="right")
     means: Floats = (sums[last] - sums[first]) / (last - first)
     return means
+
+
+METRICS: tuple[tuple[str, str, Callable[[Any], float | None], str, str, str], ...] = (
+    ("after_loss_ttft_p99_s", "p99 time to first token after a loss",
+     lambda run: statistics(after_loss(run.made))[-1], "s", "lower",
+     f"99th percentile, in seconds, of the time to first token of the requests that were due in the {MINUTE_S:g} s "
+     "after the first GPU was lost (faults) and have one; nothing where none was lost."),
+    ("recovery_s", "time to recover", lambda run: recovery_s(run.made), "s", "lower",
+     f"From when the first GPU was lost until the average time to first token of the requests due in the last "
+     f"{WINDOW_S:g} s is no more, and stays so, than {WORSE:g} times its worst in the {MINUTE_S:g} s before, in "
+     "seconds. If it does not come back, the time until the last request was due. It cannot tell less than a "
+     "window from nothing, and a router that was bad before has little to recover."),
+)  # fmt: skip

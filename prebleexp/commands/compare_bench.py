@@ -20,7 +20,7 @@ from prebleexp.launch import tables
 from prebleexp.launch.parts import key_of
 from prebleexp.sglang_bench import compared as sglang
 from prebleexp.sglang_bench.result import numbers
-from prebleexp.vllm_bench import causes, compared
+from prebleexp.vllm_bench import agreement, causes, compared
 from prebleexp.vllm_bench.causes import Part
 from prebleexp.vllm_bench.compared import Measured
 from prebleexp.vllm_bench.known import Known
@@ -40,7 +40,10 @@ def _compare_bench(given: Given) -> int:
     found = benchmarked.of_settings(given.others, measured.workload, measured.settings)
     rows = compared.rows(measured.fields, _simulated(found, measured))
     parts, cause, why = _causes(found, measured)
+    evidence = found.cell.hardware.evidence if isinstance(found.cell.hardware, Composed) else None
+    agrees = agreement.said(rows, Known.of(evidence))
     said = [
+        *([agrees] if agrees else []),
         *measured.says,
         *found.says,
         *_defaults(found, given.others),

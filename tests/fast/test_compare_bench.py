@@ -13,8 +13,9 @@ import pytest
 from prebleexp.__main__ import main
 from prebleexp.errors import InvalidInput
 from prebleexp.sglang_bench import compared as sglang
-from prebleexp.vllm_bench import causes
+from prebleexp.vllm_bench import agreement, causes
 from prebleexp.vllm_bench.causes import Side
+from prebleexp.vllm_bench.compared import Row
 from prebleexp.vllm_bench.known import Known
 from tests.support.places import ROOT
 
@@ -105,6 +106,20 @@ def test_files_without_details_tell_the_first_token_alone() -> None:
         "a request takes 200 ms measured, and 140 ms simulated; the likely cause is the first token, of which the "
         "simulation has 60 ms less: the mean time to it is 80 ms measured, and 20 ms simulated"
     )
+
+
+def test_whether_they_agree_is_said_of_every_time() -> None:
+    """It named a cause, and no word said that p99 TTFT was 0.70 of what was measured."""
+    of = {"mean_ttft_ms": (100.0, 94.8), "p99_ttft_ms": (400.0, 280.4), "mean_tpot_ms": (20.0, 19.2)}
+    rows = [Row(name, *both) for name, both in {**of, "std_ttft_ms": (9.0, 1.0), "duration": (9.0, 5.0)}.items()]
+    assert agreement.said(rows, Known()) == (
+        "does it agree? No: of 3 times 2 are off by more than 5.0 %: p99_ttft_ms is 0.70, mean_ttft_ms is 0.95 of what "
+        "was measured"
+    )
+    own = agreement.said([rows[0], rows[2]], Known(ttft=0.1, tpot=0.02))
+    assert own == "does it agree? Yes: all 2 times are within 10.0 % and 5.0 % of what was measured"
+    assert "mean_ttft_ms" in agreement.said([rows[0]], Known(ttft=0.1, is_own=False)), "errors of others excuse nothing"
+    assert agreement.said(rows[3:], Known()) == ""
 
 
 def test_both_agree_where_they_are_as_near_as_the_cost_model_is_known_to_be() -> None:

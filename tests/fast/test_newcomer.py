@@ -166,13 +166,13 @@ def test_sweeps_and_comparisons_end_with_their_answer_in_words(here: Path, capsy
     answer, page = capsys.readouterr().err.splitlines()[-2:]
     assert page == "reports/two/index.html"
     about, _, sentence = answer.partition(": ")
-    assert about == "average normalised latency, gpt-oss-120b in bf16 on 2 H200, vllm, react"
+    assert about == "average normalised latency, gpt-oss-120b in bf16 with experts in fp4 on 2 H200, vllm, react"
     assert "random" in sentence
     assert "lor" in sentence
     assert sentence in Path(page).read_text(encoding="utf-8")
     assert main(["-m", *sweep, "engine=vllm,preble", "report.metrics=[ttft_p99_s]"]) == 0
     answer = capsys.readouterr().err.splitlines()[-2]
-    assert answer.startswith("p99 time to first token, gpt-oss-120b in bf16 on 2 H200, react: ")
+    assert answer.startswith("p99 time to first token, gpt-oss-120b in bf16 with experts in fp4 on 2 H200, react: ")
     assert main(["compare", "lor", "random", "sweep=two"]) == 0
     said = capsys.readouterr().err
     assert "B (random) " in said

@@ -150,7 +150,7 @@ def loss(of: Beside) -> list[str]:
         kept = _surely(of.spare)
         said.append(f"with one more, {more}, {kept}" if said else f"{kept} {good} where there were {more}")
     enough = of.enough
-    if enough is not None and enough.size is not None and enough.verdict is Verdict.FOUND:
+    if enough is not None and enough.size is not None:
         said.append(f"the promise is kept in that minute, too, with {_survivors(one, enough)}")
     elif enough is not None:
         said.append(f"{_none(True, enough)} to keep the promise in that minute, too")
@@ -172,14 +172,15 @@ def _survivors(one: Planned, enough: Answer) -> str:
     if enough.low is not None:
         said.append(f"{recorded_plan.ends(enough.low, enough.high)} for others like it")
     known = f" ({'; '.join(said)})" if said else ""
-    return f"{counting.named(there)}{money}{known}"
+    more_than = "" if enough.verdict is Verdict.FOUND else "more than "
+    return f"{more_than}{counting.named(there)}{money}{known}"
 
 
 def _rivals(of: Beside) -> list[str]:
     """What other contenders take to survive a loss."""
     said = [
         f"{one.name} takes {_survivors(one, answer)}"
-        if answer.size is not None and answer.verdict is Verdict.FOUND
+        if answer.size is not None
         else f"{_none(True, answer)} with {one.name}"
         for one, answer in of.others
     ]

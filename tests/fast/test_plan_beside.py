@@ -75,7 +75,8 @@ def test_what_is_said_besides_is_what_runs_say(tmp_path: Path, monkeypatch: pyte
         assert mean("after_loss_attainment", enough, rps, long, down_s) >= 0.9
         assert mean("after_loss_attainment", enough - 2, rps, long, down_s) < 0.9
         assert gpus <= enough <= (of.enough.size or 0)
-        more = f" (N + {enough - gpus})" if enough > gpus else "is kept in that minute, too"
+        sure = int(of.enough.size or 0)
+        more = f" (N + {sure - gpus})" if sure > gpus else "is kept in that minute, too"
         assert any(more in line for line in beside.loss(of))
     else:
         assert of.enough is None
@@ -483,6 +484,8 @@ def test_a_loss_of_a_stream_that_comes_and_goes_is_where_most_come(tmp_path: Pat
     said = beside.loss(replace(of, enough=enough, others=((llmd, replace(enough, alone=None)), (one, never))))
     ends = "96.0 %, 90.0 % to 99.0 %; 3 or more for others like it"
     assert said[0].endswith(f"the promise is kept in that minute, too, with 4 H100 (N + 2; {ends}).")
+    open_ended = replace(of, enough=replace(answer(4), verdict=Verdict.AT_LEAST))
+    assert beside.loss(open_ended)[0].endswith("is kept in that minute, too, with more than 4 H100 (N + 2).")
     assert said[1] == (
         "To survive such a loss, llmd takes 4 H100 (N + 1; 3 or more for others like it); "
         "no number of GPUs up to 32 is enough with lor."

@@ -76,7 +76,7 @@ def test_what_is_said_besides_is_what_runs_say(tmp_path: Path, monkeypatch: pyte
         assert mean("after_loss_attainment", enough - 2, rps, long, down_s) < 0.9
         assert gpus <= enough <= (of.enough.size or 0)
         sure = int(of.enough.size or 0)
-        more = f" (N + {sure - gpus})" if sure > gpus else "is kept in that minute, too"
+        more = f" (N + {(sure - gpus) // 2})" if sure > gpus else "is kept in that minute, too"
         assert any(more in line for line in beside.loss(of))
     else:
         assert of.enough is None

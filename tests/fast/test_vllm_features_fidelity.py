@@ -36,6 +36,9 @@ from tests.support.strategies.engine_streams import random_features, random_grou
 CONNECTED = ROOT / "tests/data/fidelity/vllm_connected"
 """made by `python -m tests.record_vllm`"""
 HOSTED, PAIRED = (sorted(CONNECTED.glob(names)) for names in ("offload_*.npz", "pd_*.npz"))
+OF_ONE_TABLE = [path for path in HOSTED if "groups" not in path.stem]
+"""the plain model has no group of a draft's head, and does not know of blocks that had left a window when they were
+offered"""
 SEEDS_AT_ONCE = 10
 UNENDING = {50}
 """settings under which two requests preempt each other for ever, in the plain model as well: vLLM's rules do"""
@@ -177,7 +180,7 @@ def test_random_hosts_with_groups_are_served_as_the_plain_model_serves_them() ->
     _hosts((2, 3, 5, 6, 7, 8, 10, 13, 17, 27), grouped=True)
 
 
-@pytest.mark.parametrize("path", HOSTED, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", OF_ONE_TABLE, ids=lambda path: path.stem)
 def test_the_plain_model_offloads_drafts_and_adapters_as_vllm_itself(path: Path) -> None:
     config, recorded = load(path)
     equal(reference_offloading.replay(config, recorded), recorded)

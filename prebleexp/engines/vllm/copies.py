@@ -1,9 +1,7 @@
-"""Copies that tiers have of a context's blocks, which of them whoever loads it needs, and until where a tier has it, as
-vLLM's offloading connector looks for it (0.33.0, kv_connector/v1/offloading/scheduler.py, `_lookup`).
+"""Copies that tiers have of a context's blocks, and which of them whoever loads it needs.
 
 Blocks of several tables are numbered by turns: of a request's copies those of later positions are dropped first, and of
-one position those of the first table. Of layers that look back to all every block must be there, of those with a window
-the last ones alone. What is still on its way to the tier counts, but whoever finds that asks again later.
+one position those of the first table.
 
 Whoever takes a block that a request has left while it is being stored waits for that.
 """
@@ -11,10 +9,12 @@ Whoever takes a block that a request has left while it is being stored waits for
 from __future__ import annotations
 
 from prebleexp.engines.vllm.blocks import found_run, key_of, segment_at
-from prebleexp.engines.vllm.group_lookup import FULL, SLIDING, behind
+from prebleexp.engines.vllm.group_lookup import FULL, behind
 from prebleexp.engines.vllm.group_tables import kept
+from prebleexp.engines.vllm.offered import between
 from prebleexp.engines.vllm.records import Engines
 from prebleexp.engines.vllm.runs import cut
+from prebleexp.sim.children import child_of
 from prebleexp.sim.compiled import chosen_by, compiled
 from prebleexp.sim.records import NONE, World
 from prebleexp.sim.tiers import PEERS, copy_of, place_of, want
@@ -57,7 +57,7 @@ reached = chosen_by("groups", _every, _but_the_last)
 
 
 @compiled
-def _all(mine: Engines, table: int, computed: int) -> int:
+def all_of(mine: Engines, table: int, computed: int) -> int:
     return 0
 
 
@@ -67,7 +67,7 @@ def _in_window(mine: Engines, table: int, computed: int) -> int:
     return behind(int(group.kind), int(group.window), computed, mine.settings.block_size)
 
 
-needed_from = chosen_by("groups", _all, _in_window)
+needed_from = chosen_by("groups", all_of, _in_window)
 """the first block of a table that whoever has so many tokens computed needs"""
 
 
@@ -78,113 +78,6 @@ def needed_between(mine: Engines, low: int, high: int, computed: int) -> int:
     for table in range(mine.settings.tables):
         blocks += max(0, high - max(low, needed_from(mine, table, computed)))
     return blocks
-
-
-@compiled
-def _find(mine: Engines, world: World, tier: int, request: int, low: int) -> tuple[int, bool]:
-    """Of all full blocks, for the last token is computed in any case."""
-    most = int(mine.jobs[request].known) // mine.settings.block_size
-    blocks, waits = _from_left(mine, world, tier, request, 0, low, most)
-    if mine.settings.drops_last and not waits:
-        blocks = max(0, blocks - 1)
-    return low + blocks, waits
-
-
-@compiled
-def _from_left(
-    mine: Engines, world: World, tier: int, request: int, table: int, low: int, high: int
-) -> tuple[int, bool]:
-    """How many blocks of a table follow each other from `low` on, and whether some are on their way."""
-    at, waits = low, False
-    while at < high:
-        copy = copy_at(mine, world, tier, request, table, at)
-        if copy == NONE:
-            break
-        waits |= world.tiers.copies[copy].store != NONE
-        at += 1
-    return at - low, waits
-
-
-@compiled
-def _from_right(
-    mine: Engines, world: World, tier: int, request: int, table: int, low: int, high: int, first: int, window: int
-) -> tuple[int, bool]:
-    """The same of a table with a window: behind which block `window` of them are there, or `first` at the very end."""
-    run, waits, needed = 0, False, first
-    for at in range(high - 1, low - 1, -1):
-        copy = copy_at(mine, world, tier, request, table, at)
-        if copy == NONE:
-            run, waits, needed = 0, False, window
-        else:
-            run += 1
-            waits |= world.tiers.copies[copy].store != NONE
-        if run == needed:
-            return at - low + needed, waits
-    return run, waits
-
-
-@compiled
-def _find_groups(mine: Engines, world: World, tier: int, request: int, low: int) -> tuple[int, bool]:
-    groups, size, known = mine.groups, mine.settings.block_size, int(mine.jobs[request].known)
-    order, most = groups.order, known // size
-    tokens, found, waits, begin = known - int(groups.full < len(order)), 0, False, 0
-    while begin < len(order):
-        again, slid = len(order), False
-        for row in range(begin, len(order)):
-            table = int(order[row])
-            tokens = min(tokens, most * size)
-            if tokens - low * size < size:
-                return low, False
-            high = min(-(-tokens // size), most)
-            if groups.all[table].kind == FULL:
-                got, coming = _from_left(mine, world, tier, request, table, low, high)
-            else:
-                first = window_of(mine, table, min(tokens, high * size))
-                window = window_of(mine, table, 0)
-                got, coming = _from_right(mine, world, tier, request, table, low, high, first, window)
-            if coming:
-                waits = True
-            elif got == 0:
-                return low, False
-            else:
-                tokens = min(tokens, size * (low + got))
-            if tokens - low * size < size:
-                return low, False
-            if tokens - low * size < found:
-                if waits:
-                    waits, again = False, 0
-                elif slid and again == len(order):
-                    again = groups.full
-            slid |= groups.all[table].kind != FULL
-            found = tokens - low * size
-        begin = again
-    return low + -(-found // size), waits
-
-
-@compiled
-def window_of(mine: Engines, table: int, tokens: int) -> int:
-    """Blocks that must be there before so many tokens, of a table that looks back to a window."""
-    group, size = mine.groups.all[table], mine.settings.block_size
-    window = int(group.window)
-    if group.kind != SLIDING:
-        return -(-window // size)
-    return max(-(-window // size), -(-(window - 1 + -tokens % size) // size))
-
-
-find = chosen_by("groups", _find, _find_groups)
-"""until where a tier has blocks from `low` on, and whether some of them are on their way there"""
-
-
-# ---------------------------------------------------------------- what others load
-@compiled
-def _windows(mine: Engines, table: int, tokens: int) -> int:
-    if mine.groups.all[table].kind == FULL:
-        return 0
-    return -(-tokens // mine.settings.block_size) - window_of(mine, table, tokens)
-
-
-looked_at_from = chosen_by("groups", _all, _windows)
-"""the first block of a table that was looked at, to load so many tokens"""
 
 
 # ---------------------------------------------------------------- what is offered
@@ -198,7 +91,7 @@ def _is_listed(mine: Engines, world: World, request: int, number: int, block: in
     table, group = mine.groups.tables[request, number], mine.groups.all[number]
     if group.kind == FULL:
         return True
-    low, high = kept(mine, world, request, group, block)
+    low, high = kept(mine, world, request, group, block, 0)
     if block < table.first or not low <= block < high or table.gone_from <= block < table.gone_to:
         return False
     if mine.jobs[request].finished == 0 and block >= table.low:
@@ -322,7 +215,8 @@ def _is_stored(mine: Engines, world: World, g: int, request: int, table: int, bl
     for tier in range(PEERS):
         if tiers.tiers[tier].blocks == 0:
             continue
-        if tiers.tried[tier, request] <= block < full:
+        low, high = between(mine, world, tier, request, table, full, 0)
+        if low <= block < high:
             return is_offered(mine, world, request, table, block)
         copy = copy_of_gpu(mine, world, tier, g, request, table, block)
         if copy != NONE and tiers.copies[copy].store != NONE:
@@ -334,17 +228,38 @@ def _is_stored(mine: Engines, world: World, g: int, request: int, table: int, bl
 
 # ---------------------------------------------------------------- windows
 @compiled
-def _nothing(mine: Engines, world: World, g: int, request: int) -> None:
+def _nothing(mine: Engines, world: World, g: int, request: int, low: int, high: int) -> None:
     """Whoever runs keeps its blocks."""
 
 
 @compiled
-def _leave_windows(mine: Engines, world: World, g: int, request: int) -> None:
+def _leave_windows(mine: Engines, world: World, g: int, request: int, low: int, high: int) -> None:
     for table in range(len(mine.groups.all)):
         if mine.groups.all[table].kind != FULL:
             _leave(mine, world, g, request, table, 0)
             mine.groups.tables[request, table].answer = NONE  # what follows is a run of its own
+            left = high if mine.jobs[request].finished != 0 else int(mine.groups.tables[request, table].low)
+            for block in range(low, left):
+                _has_left(mine, world, g, request, table, block)
+
+
+@compiled
+def _has_left(mine: Engines, world: World, g: int, request: int, table: int, block: int) -> None:
+    """A block that was given up before it was offered: it is cached yet, and nobody has it."""
+    if not _is_stored(mine, world, g, request, table, block, 0):
+        return
+    runs = mine.blocks.runs
+    run = first = child_of(mine.blocks, g, key_of(mine, world, request, block) + int(mine.groups.all[table].key))
+    while run != NONE and not (runs[run].owner == request and runs[run].low <= block < runs[run].high):
+        run = int(runs[run].newer)
+        if run == first:
+            return
+    if run != NONE:
+        run = cut(mine, g, run, block + 1) if runs[run].high > block + 1 else run
+        if runs[run].low < block:
+            cut(mine, g, run, block)
+        runs[run].leaver = request
 
 
 leave_windows = chosen_by("groups", _nothing, _leave_windows)
-"""blocks that are behind a window may be taken while their request runs"""
+"""blocks low … high − 1 were offered; those that are behind a window may be taken while their request runs"""

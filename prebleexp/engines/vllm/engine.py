@@ -209,9 +209,8 @@ class VLLM(Engine):
         from prebleexp.engines.vllm.scheduling import cadence
 
         tokens, seqs = self.limits(setup)
-        grouping, drafts = self.grouping(setup), self.speculative_config
+        grouping, drafts, connected = self.grouping(setup), self.speculative_config, setup.tiers or setup.legs
         blocks = self._pool(setup, grouping) - 1  # vLLM never uses one of them
-        connected = (setup.tiers or setup.legs) and grouping is None  # by keys that do not cover the next token
         segment_ids = max(setup.segment_ids, int(setup.workload.answer_segment.max(initial=-1)) + 1)
         settings = Settings(
             max_num_batched_tokens=tokens,
@@ -236,6 +235,7 @@ class VLLM(Engine):
             idle_poll_s=self.idle_poll_s,
             hears_at_results=self.hears_at_results,
             tiered=setup.tiers,
+            connected=connected,
             tables=1 if grouping is None else len(grouping.groups),
             grouped=grouping is not None,
             told_keys=NEVER if grouping is None else segment_ids + len(setup.workload),

@@ -87,6 +87,10 @@ class Groups(NamedTuple):
     """(GPUs,) admissions so far"""
     junctions: Any
     """(n,) blocks of a prefix that some groups have, and others are to keep, when the request computes it"""
+    head: int
+    """group of a draft's head, of which the last block that is found is computed again; -1: there is none"""
+    lags: Any
+    """(tiers, n) of other groups, how many blocks a tier was offered when it was offered one less of the head's"""
     told: int
     """group of which routers hear, and whose blocks a step reads: the first that looks back to all, if there is one"""
     held: Any
@@ -112,7 +116,9 @@ def lookup(mine: Engines, world: World, g: int, request: int) -> tuple[int, int]
                 length = min(length, full)
                 continue
             if one.kind == FULL:
-                length = full = _from_left(mine, world, g, request, one, 0, length)
+                dropped = int(groups.head != NONE)  # the last one, which a head looks behind
+                until = min(length + dropped, int(mine.jobs[request].known) // size)
+                length = full = max(0, _from_left(mine, world, g, request, one, 0, until) - dropped)
             elif one.kind == CHUNKED:
                 first = behind(int(one.kind), int(one.window), length * size, size)
                 length = _from_left(mine, world, g, request, one, first, length)

@@ -192,7 +192,7 @@ def remember(mine: Engines, world: World, g: int, request: int, tokens: int) -> 
         group, table = mine.groups.all[number], mine.groups.tables[request, number]
         at = max(int(job.keyed), int(table.low))
         while at < full:
-            low, high = kept(mine, world, request, group, at)
+            low, high = kept(mine, world, request, group, at, int(mine.groups.head != NONE))
             low, high = max(low, at), min(high, full)
             if low >= full:
                 break
@@ -208,16 +208,22 @@ def remember(mine: Engines, world: World, g: int, request: int, tokens: int) -> 
 
 # ---------------------------------------------------------------- what these are made of
 @compiled
-def kept(mine: Engines, world: World, request: int, group: Any, at: int) -> tuple[int, int]:
-    """The first blocks from `at` on that a group caches: from where on, which may be before that, and until where."""
+def kept(mine: Engines, world: World, request: int, group: Any, at: int, dropped: int) -> tuple[int, int]:
+    """The first blocks from `at` on that a group caches: from where on, which may be before that, and until where.
+    `dropped`: blocks that a head's group finds behind the end of a hit; whoever sends the same prompt finds one less
+    then than who sends a longer one, if the prompt ends with a block."""
     if group.every == NONE:
         return at, NEVER
     low, high = NEVER, NEVER
     if group.every > 0:
         high = (at // group.every + 1) * group.every
         low = high - group.tail
-    prompt = (int(world.seen.requests[request].prompt_tokens) - 1) // mine.settings.block_size
-    for end in (prompt, int(mine.groups.junctions[request])):
+    tokens, size = int(world.seen.requests[request].prompt_tokens), mine.settings.block_size
+    for end in (
+        (tokens - 1) // size - dropped,
+        (tokens - 1 + dropped) // size - dropped,
+        int(mine.groups.junctions[request]),
+    ):
         if end > at and end - group.tail < low:
             low, high = end - group.tail, end
     return low, high

@@ -14,18 +14,18 @@ from prebleexp.engines.vllm import peers
 from prebleexp.engines.vllm.blocks import key_of
 from prebleexp.engines.vllm.copies import (
     copy_at,
-    find,
-    looked_at_from,
     needed_between,
     needed_from,
     number_of,
     reached,
     want_held,
 )
+from prebleexp.engines.vllm.offered import mark
 from prebleexp.engines.vllm.pulling import promised, reserve
 from prebleexp.engines.vllm.reading import comes_last, room, whole
 from prebleexp.engines.vllm.records import LOADED, STEPS, Engines
 from prebleexp.engines.vllm.tables import cached, remember
+from prebleexp.engines.vllm.tier_lookup import find, looked_at_from
 from prebleexp.sim import keeping
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.cost import request_ms, step_s
@@ -238,7 +238,7 @@ def _hold(mine: Engines, world: World, tier: int, request: int) -> None:
         return
     end, place = int(tiers.ends[TIERS - 1, request]), place_of(tiers, tier, g)
     if low == one.low and high == end:
-        tiers.tried[tier, request] = high
+        mark(mine, world, tier, request, high, 0)
     for table in range(mine.settings.tables):
         for block in range(max(low, needed_from(mine, table, reached(mine, request, end))), high):
             number = number_of(mine, table, block)

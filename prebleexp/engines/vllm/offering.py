@@ -10,6 +10,7 @@ from __future__ import annotations
 from prebleexp.engines.segments import segment_of
 from prebleexp.engines.vllm.blocks import key_of, segment_at
 from prebleexp.engines.vllm.copies import is_offered, leave_windows, number_of
+from prebleexp.engines.vllm.offered import between, has_more, mark
 from prebleexp.engines.vllm.records import STEPS, Engines
 from prebleexp.sim import keeping
 from prebleexp.sim.compiled import chosen_by, compiled
@@ -61,7 +62,8 @@ def _take_out_of_all(mine: Engines, world: World, g: int, request: int, hits: in
             tokens, is_new = int(mine.chosen[g, slot, at].tokens), mine.chosen[g, slot, at].hits != NONE
             at += 1
         if not is_new and other != request:
-            _take_out_of(mine, world, request, other, min(hits, -(-(int(mine.jobs[other].computed) - tokens) // size)))
+            had = int(mine.jobs[other].computed) - tokens + mine.settings.lookahead
+            _take_out_of(mine, world, request, other, min(hits, -(-had // size)))
     for number in range(tiers.ended[g], gpu.over):
         for row in range(mine.steps[g, number % STEPS].finished):
             other = int(mine.finished[g, number % STEPS, row])
@@ -94,11 +96,11 @@ def offer_all(mine: Engines, world: World, g: int) -> None:
         tokens = _most(world, request, min(int(mine.jobs[request].computed), int(mine.jobs[request].known)))
         late = mine.settings.drops_last and tokens > world.seen.requests[request].prompt_tokens
         # a block of an answer may be written again before the next is full
-        _offer(mine, world, g, request, tokens // size - int(late))
+        _offer(mine, world, g, request, tokens // size, int(late))
     for number in range(tiers.ended[g], gpu.over):
         for row in range(mine.steps[g, number % STEPS].finished):
             request = int(mine.finished[g, number % STEPS, row])
-            _offer(mine, world, g, request, at_its_end(mine, world, request))
+            _offer(mine, world, g, request, at_its_end(mine, world, request), 0)
     for number in range(tiers.ended[g], gpu.over):
         for row in range(mine.steps[g, number % STEPS].finished):
             finish_uses(mine, world, g, int(mine.finished[g, number % STEPS, row]))
@@ -122,36 +124,35 @@ def at_its_end(mine: Engines, world: World, request: int) -> int:
 
 
 @compiled
-def _offer(mine: Engines, world: World, g: int, request: int, full: int) -> None:
+def _offer(mine: Engines, world: World, g: int, request: int, full: int, late: int) -> None:
+    """`full` blocks, but in the group of a draft's head, whose last one may be written again, so many less."""
     for tier in range(PEERS):
-        if world.tiers.tiers[tier].blocks > 0 and full > world.tiers.tried[tier, request]:
-            _offer_to(mine, world, g, tier, request, full)
+        if world.tiers.tiers[tier].blocks > 0 and has_more(mine, world, tier, request, full, late):
+            _offer_to(mine, world, g, tier, request, full, late)
 
 
 @compiled
-def _offer_to(mine: Engines, world: World, g: int, tier: int, request: int, full: int) -> None:
+def _offer_to(mine: Engines, world: World, g: int, tier: int, request: int, full: int, late: int) -> None:
     """Blocks that a tier was not offered yet: those that it lacks are stored, or none if there is no room for all."""
     tiers, gpu, place = world.tiers, mine.gpus[g], place_of(world.tiers, tier, g)
     step, low = mine.steps[g, (gpu.scheduled - 1) % STEPS], int(tiers.tried[tier, request])
-    missing = _look_up(mine, world, tier, request, place, low, full)
+    missing = _look_up(mine, world, tier, request, place, full, late)
     before = int(tiers.places[place].used)
     room = missing == 0 or keeping.make_room(world, tier, place, missing)
     step.dropped += before - tiers.places[place].used
     store = NONE
-    if room:
-        tiers.tried[tier, request] = full
-    else:
-        step.refused += 1
+    step.refused += int(not room)
     if room and missing > 0:
         store = new_store(tiers)
         one = tiers.stores[store]
-        one.gpu, one.tier, one.request, one.low, one.high, one.blocks = g, tier, request, low, full, missing
+        one.gpu, one.tier, one.request, one.blocks = g, tier, request, missing
+        one.low, one.high = max(0, low - 1), full  # of a head's group one more than of others
         one.step, one.waited_for, one.stage, one.counts = gpu.scheduled - 1, 0, UNSENT, 1
         tiers.jobs[request] += 1
         put_in_line(world, g, store)
     for table in range(mine.settings.tables):
-        segment = 0
-        for block in range(low, full):
+        segment, (low, high) = 0, between(mine, world, tier, request, table, full, late)
+        for block in range(low, high):
             if not is_offered(mine, world, request, table, block):
                 continue
             segment = segment_at(mine, world, request, segment, block)
@@ -161,26 +162,28 @@ def _offer_to(mine: Engines, world: World, g: int, tier: int, request: int, full
                 unpin(tiers, copy)
             elif store != NONE and keeping.is_wanted(tiers, tier, place, key, number):
                 keeping.add(tiers, tier, request, place, key, number, store)
+    if room:
+        mark(mine, world, tier, request, full, late)
     if store != NONE:
-        leave_windows(mine, world, g, request)
+        leave_windows(mine, world, g, request, int(tiers.stores[store].low), full)
 
 
 @compiled
-def _look_up(mine: Engines, world: World, tier: int, request: int, place: int, low: int, full: int) -> int:
+def _look_up(mine: Engines, world: World, tier: int, request: int, place: int, full: int, late: int) -> int:
     """What is there is used, and pinned; returns how many blocks are to be stored."""
     tiers, missing = world.tiers, 0
     for table in range(mine.settings.tables):
-        segment = 0
-        for block in range(low, full):
+        segment, (low, high) = 0, between(mine, world, tier, request, table, full, late)
+        for block in range(low, high):
             if is_offered(mine, world, request, table, block):
                 segment = segment_at(mine, world, request, segment, block)
                 key = segment_of(mine, world, request, segment)
                 keeping.count(tiers, tier, place, key, number_of(mine, table, block))
     if tiers.tiers[tier].adaptive != 0:
-        _miss(mine, world, tier, request, place, low, full)
+        _miss(mine, world, tier, request, place, full, late)
     for table in range(mine.settings.tables):
-        segment = 0
-        for block in range(low, full):
+        segment, (low, high) = 0, between(mine, world, tier, request, table, full, late)
+        for block in range(low, high):
             if not is_offered(mine, world, request, table, block):
                 continue
             segment = segment_at(mine, world, request, segment, block)
@@ -199,9 +202,10 @@ def _look_up(mine: Engines, world: World, tier: int, request: int, place: int, l
 
 
 @compiled
-def _miss(mine: Engines, world: World, tier: int, request: int, place: int, low: int, full: int) -> None:
+def _miss(mine: Engines, world: World, tier: int, request: int, place: int, full: int, late: int) -> None:
     for table in range(mine.settings.tables - 1, -1, -1):
-        for block in range(full - 1, low - 1, -1):
+        low, high = between(mine, world, tier, request, table, full, late)
+        for block in range(high - 1, low - 1, -1):
             if is_offered(mine, world, request, table, block):
                 key, number = key_of(mine, world, request, block), number_of(mine, table, block)
                 absent = copy_of(world.tiers, place, key, number) == NONE

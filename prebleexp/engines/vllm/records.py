@@ -225,6 +225,8 @@ class Settings(NamedTuple):
     all GPUs that begin together; and by what comes over a link at once"""
     tiered: bool
     """whether tiers stand behind the caches"""
+    connected: bool
+    """whether there is a KV connector: to tiers, or between GPUs with roles"""
     tables: int
     """of blocks, that each request has: one, or one for each group of layers"""
     grouped: bool

@@ -62,7 +62,7 @@ def finish(mine: Engines, world: World, g: int, request: int, now: float) -> Non
     if job.running != 0:
         # others wait for its stores, even if its blocks are held
         call_none(world.engines[g].part, world.engines[g].own, world, request, now)
-        if prefills(world, g) or mine.settings.tiered:
+        if mine.settings.connected:  # the connector is told of what is in the windows alone
             move_on(mine, world, g, request)
         if prefills(world, g):
             mine.gpus[g].held += 1

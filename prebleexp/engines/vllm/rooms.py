@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from prebleexp.checks import require
 from prebleexp.engines.recent import RECENT
 from prebleexp.engines.vllm.adapters import Adapters
 from prebleexp.engines.vllm.drafts import Speculation
@@ -31,6 +32,7 @@ from prebleexp.sim.arrays import unset
 from prebleexp.sim.children import copy_children, slots
 from prebleexp.sim.handles import Block
 from prebleexp.sim.records import NONE
+from prebleexp.sim.tiers import PEERS
 from prebleexp.sim.types import CHUNKED, FULL, SLIDING, Setup, records
 
 if TYPE_CHECKING:
@@ -126,12 +128,22 @@ def groups(setup: Setup, settings: Settings, of: Grouping, interval: int | None)
         walked=np.full(setup.gpus, NONE, np.int64),
         ranks=np.zeros(setup.gpus, np.int64),
         junctions=np.zeros(n, np.int64),
+        head=_head(of) if settings.drops_last else NONE,
+        lags=np.full((PEERS, n), NONE, np.int32),
         told=told,
         held=np.zeros(setup.gpus, np.int64),
         keep_answers=bool((made.every[made.kind != KINDS.index(FULL)] != 0).any()),
         block_tokens=setup.kv_tokens / (settings.blocks + 1),
         whole=np.empty((setup.gpus, STEPS, settings.max_num_seqs, len(made)), np.int32),
     )
+
+
+def _head(of: Grouping) -> int:
+    """The group of a draft's head: its layer looks back to all, and comes behind those of the model."""
+    looks_back = [number for number, one in enumerate(of.groups) if one.kind == FULL]
+    valid = "draft_model or ngram where KV moves and all layers have windows: a head would have a group of its own"
+    require(bool(looks_back), "engine.speculative_config.method", "eagle or mtp", valid)
+    return looks_back[-1]
 
 
 def begin_gpus(gpus: Any, settings: Settings) -> None:
@@ -173,6 +185,7 @@ def come(mine: Engines, row: int, one: Coming, context_length: int) -> None:
         table.low = table.cached = 0
         table.holds = table.answer = NONE
         mine.groups.due[row], mine.groups.junctions[row] = NEVER, 0
+        mine.groups.lags[:, row] = NONE
 
 
 def with_more(mine: Engines) -> Engines:

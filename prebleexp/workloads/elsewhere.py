@@ -25,8 +25,8 @@ def answered_elsewhere(rows: Rows) -> Iterator[str]:
         shown = ", ".join(f"{one} {count:,}" for one, count in of.most_common(SHOWN))
         more = f" and {len(of) - SHOWN} more" if len(of) > SHOWN else ""
         yield (
-            f"{name} has {len(of)} models ({shown}{more}), and all requests are taken for those of one; leave the "
-            "others out of the file"
+            f"{name} has {len(of)} models ({shown}{more}), and all requests are taken for those of one: "
+            f"'workload.only={{{name}: {of.most_common(1)[0][0]}}}' leaves the others out"
         )
     name, values = _first(rows, CALLS)
     others = [one for one in values if any(kind in one.lower() for kind in OTHERS)]

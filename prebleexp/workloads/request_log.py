@@ -21,6 +21,7 @@ from prebleexp.workloads.columns import found, set_column
 from prebleexp.workloads.documents import rows_of, without_headers
 from prebleexp.workloads.failed import served
 from prebleexp.workloads.growth import NOBODY, headed
+from prebleexp.workloads.only import Only, taken
 from prebleexp.workloads.records import flattened
 from prebleexp.workloads.repeated import own_requests
 from prebleexp.workloads.rows import MOST, Rows
@@ -93,6 +94,8 @@ class RequestLog(Tabular):
     growth: str = "none"
     """of prompts of which only lengths are known: none: they share nothing; accumulate: a turn begins with the prompt
     and the answer before it, if it is as long as both, else with that prompt, if it is as long as that"""
+    only: Any = None
+    """fields, and the values that rows must have to count, as {model: llama-3.1-70b} of a gateway's; null: all do"""
 
     name: ClassVar[str] = "request_log"
     where: ClassVar[str] = "a log with a row a request, of JSON lines, CSV or Parquet"
@@ -100,6 +103,7 @@ class RequestLog(Tabular):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        object.__setattr__(self, "only", Only.of(self.only))
         valid = self.characters_per_token is None or (
             is_number(self.characters_per_token) and self.characters_per_token > 0
         )
@@ -123,6 +127,8 @@ class RequestLog(Tabular):
         if nested.is_nested(every):
             if self._has_prefixes:
                 raise InvalidInput(f"{self.path}: {prefixes.ASKED} are not valid of rows that are sessions")
+            if self.only:
+                raise InvalidInput(f"{self.path}: workload.only is not valid of rows that are sessions")
             return nested.read(every, self)
         if RAW in every and found(every, usage.OUTPUTS) is None:
             raise InvalidInput(
@@ -143,10 +149,11 @@ class RequestLog(Tabular):
                 f"{self.path}: it is a data set of conversations, without times; take workload=vllm_bench "
                 "workload.dataset_name=sharegpt workload.dataset_path=FILE, which asks them at a rate"
             )
+        every, others = taken(every, self.only)
         kept = served(every, self.columns)
         if not len(kept.rows):
             raise InvalidInput(f"{self.path}: there are no requests that were served: {'; '.join(kept.left_out)}")
-        rows, left_out = every.taken(kept.rows), list(kept.left_out)
+        rows, left_out = every.taken(kept.rows), [*others, *kept.left_out]
         left_out += (
             [f"{headers:,} line{' that says' if headers == 1 else 's that say'} the header again"] if headers else []
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,11 @@ import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from prebleexp.errors import InvalidInput
-from prebleexp.launch.parts import Place, figures_of, jobs, parts_of
+from prebleexp.launch.parts import Place, choices, figures_of, jobs, parts_of
 from prebleexp.paper.figures import DRAWINGS
 from tests.support.places import ROOT
 
-PARSER = OverridesParser.create()
+CHOICES = partial(choices, parser=OverridesParser.create())
 SWEEP: dict[str, Any] = {
     "parts": {
         "rates": {
@@ -29,7 +30,7 @@ SWEEP: dict[str, Any] = {
 
 
 def test_a_job_for_every_line_and_value() -> None:
-    found = jobs(parts_of(SWEEP), ["replications=3"], PARSER)
+    found = jobs(parts_of(SWEEP), ["replications=3"], CHOICES)
     shared = ["replications=3", "+variant=released", "duration_s=5"]
     assert found == [
         (Place("rates", "as released", "A"), [*shared, "policy=lor", "gpus=2", "rps=8"]),
@@ -40,7 +41,7 @@ def test_a_job_for_every_line_and_value() -> None:
 
 
 def test_what_the_command_line_says_replaces_what_a_part_says() -> None:
-    found = jobs(parts_of(SWEEP), ["gpus=8", "duration_s=1", "rps=1,2"], PARSER)
+    found = jobs(parts_of(SWEEP), ["gpus=8", "duration_s=1", "rps=1,2"], CHOICES)
     assert [one for _, one in found][:2] == [
         ["gpus=8", "duration_s=1", f"rps={rps}", "+variant=released", "policy=lor"] for rps in (1, 2)
     ]
@@ -49,7 +50,7 @@ def test_what_the_command_line_says_replaces_what_a_part_says() -> None:
 
 def test_lines_cannot_be_replaced() -> None:
     with pytest.raises(InvalidInput, match="lengths cannot be set: the lines of part rates differ in it"):
-        jobs(parts_of(SWEEP), ["lengths=oracle"], PARSER)
+        jobs(parts_of(SWEEP), ["lengths=oracle"], CHOICES)
 
 
 def test_a_figure_that_was_taken_out_is_not_there() -> None:

@@ -21,6 +21,7 @@ def _recommend(given: Given) -> int:
     from prebleexp import publish
     from prebleexp.commands import recommended
     from prebleexp.launch import naming, tables
+    from prebleexp.launch.loads import files_of
     from prebleexp.launch.narrow import narrowed
     from prebleexp.recommending import asked, outlook, recommender, table, words
     from prebleexp.recommending.candidates import alike
@@ -55,7 +56,7 @@ def _recommend(given: Given) -> int:
         print(tables.address(page), file=sys.stderr)
     for _, said in words.strained(made):
         tables.say(" ".join(said))
-    for line in words.caveats(made):
+    for line in (*files_of(made.candidates[0].cell), *words.caveats(made)):
         tables.say(f"prebleexp: {line}")
     tables.say(words.sentence(made))
     return 0

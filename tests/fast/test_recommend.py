@@ -556,3 +556,20 @@ def test_the_command_writes_what_to_deploy(
     assert ", all from the cache" in err
     assert main([*COMMAND, "slo.ttft_s=0.0001"]) == 2
     assert "nothing that can be had keeps the promise" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_what_a_log_was_taken_for_stands_at_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """That two models were taken for one stood on the page alone."""
+    monkeypatch.chdir(tmp_path)
+    rows = ({"ts": i, "prompt_tokens": 300, "completion_tokens": 20, "model": "ab"[i % 2]} for i in range(60))
+    (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    own = [
+        one for one in COMMAND if not one.startswith(("rps=", "requests=", "seeds=", "most_seeds=", "tol=", "workload"))
+    ]
+    assert main([*own, "workload=request_log", "workload.path=log.jsonl"]) == 0
+    err = capsys.readouterr().err
+    assert "prebleexp: log.jsonl: 60 requests in 59 s" in err
+    assert "model has 2 models (a 30, b 30), and all requests are taken for those of one" in err

@@ -183,7 +183,8 @@ def _by(found: Comparison, differences: Sequence[tuple[float, float | None]]) ->
 
 def _turns(found: Comparison) -> bool:
     """Whether B is surely better in some cells and surely worse in others, so that an average alone would mislead."""
-    return found.count(Verdict.BETTER) > 0 and found.count(Verdict.WORSE) > 0
+    decided = [cell for cell in found.cells if cell.verdict in (Verdict.BETTER, Verdict.WORSE)]
+    return len({cell.verdict for cell in decided}) > 1 and all(cell.difference is not None for cell in decided)
 
 
 def _compared(found: Comparison) -> str:

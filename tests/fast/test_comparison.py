@@ -171,6 +171,12 @@ def losing(runs: list[Measured], gpus: int) -> list[Measured]:
             "better.",
         ),
         (
+            by_cell("a", [100, 101, 100], [0, 0, 0]),
+            by_cell("b", [90, 91, 90], [1, 1.1, 1]),
+            "B (e2) is 10.0 ± 0.0 % faster than A (lor) in p99 time to first token, on average over 2 configurations; "
+            "one by one, 1 of 2 is better and 1 worse. Lower is better.",
+        ),
+        (
             by_cell("a", [0, 0]),
             by_cell("b", [1, 2]),
             "B (e2) has no relative difference from A (lor) in p99 time to first token, which is 0 in A. Lower is "

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 KEY = r"[a-z][a-z_]*(?:[./][a-z][a-z_]*)*"
 INTEGER, NUMBER, NAME = r"-?(?:0|[1-9][0-9]*)", r"-?(?:0|[1-9][0-9]*)\.[0-9]+", r"[a-z][a-z0-9_]*"
+ONE = rf"(?:{INTEGER}|{NUMBER}|{NAME})"
 WRITTEN = re.compile(rf"({KEY})=(?:({INTEGER})|({NUMBER})|({NAME}))")
-LISTED = re.compile(rf"({KEY})=\[((?:{INTEGER}|{NUMBER}|{NAME})(?:,(?:{INTEGER}|{NUMBER}|{NAME}))*)\]")
+LISTED = re.compile(rf"({KEY})=\[({ONE}(?:,{ONE})*)\]")
 """of Hydra's grammar what most people write, and what means the same in all of its versions"""
 CHOSEN = re.compile(r"(\+(?:sweeps|variant))=([a-z][a-z0-9_]*)")
 """of groups of which none is chosen unless one says so"""

@@ -11,7 +11,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from prebleexp.launch import naming, parts
-from prebleexp.launch.at_once import CHOSEN, INTEGER, KEY, LISTED, NAME, NUMBER, Plain
+from prebleexp.launch.at_once import CHOSEN, INTEGER, KEY, LISTED, NUMBER, ONE, Plain
 from prebleexp.launch.configure import Settings, composed, settings_of
 from prebleexp.launch.jobs import Lines, Swept, axes_of_parts, check, fitting, of_parts
 from prebleexp.launch.session import Session
@@ -20,7 +20,6 @@ from prebleexp.launch.written import Composition
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-ONE = rf"(?:{INTEGER}|{NUMBER}|{NAME})"
 LIST = re.compile(rf"({KEY})=({ONE}(?:,{ONE})*)")
 RANGE = re.compile(rf"({KEY})=range\(({INTEGER}),({INTEGER})(?:,({INTEGER}))?\)")
 INTEGERS, FLOATS = re.compile(INTEGER), re.compile(NUMBER)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from prebleexp.experiment import counting
+from prebleexp.experiment.cell import Cell
 from prebleexp.planning.answer import Answer, Verdict
 from prebleexp.planning.beside import KEPT, MORE, Beside
 from prebleexp.planning.contender import GPUS, USERS
@@ -114,14 +115,19 @@ def headroom(of: Beside) -> list[str]:
     return [f"{line[0].upper()}{line[1:]}." for line in ["; ".join(said)] if line]
 
 
+def _priced(one: Planned, there: Cell) -> str:
+    """ "14 H100 at 35.0 an hour", of these many, by the contender's prices if there are any."""
+    money = "" if one.prices is None else f" at {number(one.prices.an_hour(there))} an hour"
+    return f"{counting.named(there)}{money}"
+
+
 def _takes(one: Planned, more: Answer) -> str:
     """ "that load takes 14 H100 at 35.0 an hour (9 to 16 for others like it)" """
     if more.size is None:
         return f"{_none(True, more)} for that load"
     there = one.at_size(more.size)
-    money = "" if one.prices is None else f" at {number(one.prices.an_hour(there))} an hour"
     least = "" if more.verdict is Verdict.FOUND else "more than "
-    return f"that load takes {least}{counting.named(there)}{money}{recorded_plan.others(more)}"
+    return f"that load takes {least}{_priced(one, there)}{recorded_plan.others(more)}"
 
 
 def loss(of: Beside) -> list[str]:
@@ -162,7 +168,6 @@ def _survivors(one: Planned, enough: Answer) -> str:
     """ "14 H100 at 35.0 an hour (N + 2; 96.1 %, 88.0 % to 99.0 %; 13 or more for others like it)", with how many
     replicas that are more than the answer has."""
     there = one.at_size(enough.size)
-    money = "" if one.prices is None else f" at {number(one.prices.an_hour(there))} an hour"
     more = there.replicas - one.cell.replicas
     said = [f"N + {more}"] if more else []
     alone = enough.alone
@@ -173,7 +178,7 @@ def _survivors(one: Planned, enough: Answer) -> str:
         said.append(f"{recorded_plan.ends(enough.low, enough.high)} for others like it")
     known = f" ({'; '.join(said)})" if said else ""
     more_than = "" if enough.verdict is Verdict.FOUND else "more than "
-    return f"{more_than}{counting.named(there)}{money}{known}"
+    return f"{more_than}{_priced(one, there)}{known}"
 
 
 def _rivals(of: Beside) -> list[str]:

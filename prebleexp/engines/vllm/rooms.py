@@ -129,7 +129,7 @@ def groups(setup: Setup, settings: Settings, of: Grouping, interval: int | None)
         ranks=np.zeros(setup.gpus, np.int64),
         junctions=np.zeros(n, np.int64),
         head=_head(of) if settings.drops_last else NONE,
-        lags=np.full((PEERS, n), NONE, np.int32),
+        lags=np.full((PEERS, n if settings.tiered else 0), NONE, np.int32),
         told=told,
         held=np.zeros(setup.gpus, np.int64),
         keep_answers=bool((made.every[made.kind != KINDS.index(FULL)] != 0).any()),

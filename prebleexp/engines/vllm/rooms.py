@@ -185,7 +185,7 @@ def come(mine: Engines, row: int, one: Coming, context_length: int) -> None:
         table.low = table.cached = 0
         table.holds = table.answer = NONE
         mine.groups.due[row], mine.groups.junctions[row] = NEVER, 0
-        mine.groups.lags[:, row] = NONE
+        mine.groups.lags[:, row : row + 1] = NONE  # none without tiers
 
 
 def with_more(mine: Engines) -> Engines:

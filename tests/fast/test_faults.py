@@ -65,8 +65,12 @@ def lose(path: Path, chance: random.Random) -> None:
 
 
 def swap(path: Path, chance: random.Random) -> None:
-    """It takes the place of another of its kind."""
-    path.replace(chance.choice([other for other in path.parent.parent.glob(f"??/*{path.suffix}") if other != path]))
+    """It takes the place of another of its kind, or is lost where those before it took all their places."""
+    others = sorted(other for other in path.parent.parent.glob(f"??/*{path.suffix}") if other != path)
+    if others:
+        path.replace(chance.choice(others))
+    else:
+        path.unlink()
 
 
 def litter(path: Path, chance: random.Random) -> None:

@@ -273,7 +273,7 @@ class Composed(Hardware):
         count = self.gpus_per_replica
         gpus = (f"{count} {self.gpu.name}" if count > 1 else self.gpu.name) + self._spread_said("words")
         engine = f", {self.engine}" if self.engine not in (None, "any") else ""
-        return f"{self.model.name} in {self.precision} on {gpus}{engine}"
+        return f"{self.model.stored(self.precision)} on {gpus}{engine}"
 
     @property
     def domain(self) -> Domain:

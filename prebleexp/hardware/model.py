@@ -146,6 +146,11 @@ class Model:
         ends = self.embeddings * BYTES["bf16"]
         return ((whole - experts - ends + experts / ranks) / stages + ends / min(stages, 2)) / gpus
 
+    def stored(self, precision: str) -> str:
+        """ "gpt-oss-120b in bf16 with experts in fp4": experts in a format of their own are most of its weights."""
+        own = self.expert_precision
+        return f"{self.name} in {precision}" + (f" with experts in {own}" if own not in ("", precision) else "")
+
     def weight_bytes(self, precision: str) -> float:
         """Of all of it; embeddings stay in BF16."""
         experts = self.experts * self.expert * BYTES[self.expert_precision or precision]

@@ -67,7 +67,7 @@ def does_not_fit(of: Composed, fits: Callable[[int, str], bool]) -> TooLittleMem
         for precision in gpu.precisions
         if (count := next((gpus for gpus in of.groups if fits(gpus, precision)), 0))
     }
-    titled, gpus = f"{model.name} in {of.precision}", f"{of.gpus_per_replica} {gpu.name}"
+    titled, gpus = model.stored(of.precision), f"{of.gpus_per_replica} {gpu.name}"
     weights = of.gpu_weights(of.tensor_parallel, of.precision) / 1e9
     said = f"{titled} does not fit on {gpus}: its weights take {weights:.0f} GB of "
     said += f"{of.utilisation * gpu.memory_gb:.0f} a GPU; "

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from prebleexp.experiment import counting
 from prebleexp.experiment.cell import Cell
-from prebleexp.hardware.composed import Composed
 
 
 def of(cells: Sequence[Cell]) -> str:
@@ -17,16 +16,9 @@ def of(cells: Sequence[Cell]) -> str:
     return ", ".join(filter(None, (served, engine, workload)))
 
 
-def _experts(cell: Cell) -> str:
-    """In what a model's experts are stored, where that is not what the rest is in: most of its weights."""
-    hardware = cell.hardware
-    own = hardware.model.expert_precision if isinstance(hardware, Composed) else None
-    return f" with experts in {own}" if isinstance(hardware, Composed) and own and own != hardware.precision else ""
-
-
 def _parts(cell: Cell) -> tuple[str, ...]:
     own = "hardware" in cell.engine.brings
-    named = "" if own else cell.hardware.title.partition(" on ")[0] + _experts(cell) or cell.called("hardware")
+    named = "" if own else cell.hardware.title.partition(" on ")[0] or cell.called("hardware")
     kinds = " + ".join(dict.fromkeys(name.upper() for _, name, _ in counting.kinds(cell) if name))
     workload = "" if "workload" in cell.engine.brings else cell.called("workload")
     return named, counting.named(cell), kinds, cell.called("engine"), workload

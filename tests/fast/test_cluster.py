@@ -127,8 +127,8 @@ def test_a_group_says_in_what_it_differs() -> None:
     assert first["utilisation"] == second["utilisation"] == 0.8
     assert first["engine"] == second["engine"] == "vllm"
     assert (
-        made.columns()["cluster.groups"]
-        == "4 x gpt-oss-120b in bf16 on h200, vllm + 2 x gpt-oss-120b in bf16 on b200, vllm"
+        made.columns()["cluster.groups"] == "4 x gpt-oss-120b in bf16 with experts in fp4 on h200, vllm + "
+        "2 x gpt-oss-120b in bf16 with experts in fp4 on b200, vllm"
     )
     assert cell("rps_per_gpu=2", "cluster=two_kinds").rps == 16
 
@@ -152,7 +152,10 @@ def test_a_run_is_traced_by_the_key_that_it_has_in_the_cache(
     made = cell(*TWO_KINDS)
     assert main([*TWO_KINDS, *places]) == 0
     printed = capsys.readouterr().out
-    assert "4 x gpt-oss-120b in bf16 on h200, vllm + 4 x gpt-oss-120b in bf16 on h100, vllm" in printed
+    assert (
+        "4 x gpt-oss-120b in bf16 with experts in fp4 on h200, vllm + "
+        "4 x gpt-oss-120b in bf16 with experts in fp4 on h100, vllm" in printed
+    )
     assert printed.count("step times: TPOT measured against") == 2
     assert main(["trace", key(made)[:12], *places]) == 0
     assert "4 x gpt-oss-120b" in Path(capsys.readouterr().out.splitlines()[0]).read_text(encoding="utf-8")
@@ -189,7 +192,10 @@ def test_slowdowns_are_against_the_first_kind() -> None:
         (["cluster.groups=[{gpus: 0}]"], "cluster.groups: gpus=0 is not valid; it must be an integer from 1 to 4096"),
         (["cluster.groups=[{gpus: 2, hardware/gpu: h7}]"], "unknown hardware/gpu 'h7'; valid: "),
         (["cluster.groups=[{gpus: 2, hardware.speed: 3}]"], "unknown key 'hardware.speed'"),
-        (["cluster.groups=[{gpus: 2, hardware/gpu: l40s}]"], "gpt-oss-120b in bf16 does not fit on 1 l40s"),
+        (
+            ["cluster.groups=[{gpus: 2, hardware/gpu: l40s}]"],
+            "gpt-oss-120b in bf16 with experts in fp4 does not fit on 1 l40s",
+        ),
         (["cluster=two_kinds", "engine=released"], "engine=released takes no groups of GPUs; take another engine, or"),
     ],
 )

@@ -370,7 +370,9 @@ def test_an_engine_without_a_frontend_says_what_it_leaves_out(
         assert main([f"engine={engine}", *short]) == 0
         lines[engine] = [line for line in capsys.readouterr().err.splitlines() if "leaves out" in line]
     (said,) = lines["released"]
-    assert said.startswith("prebleexp: engine=released leaves out the time before its queue that gpt-oss-120b in bf16")
+    assert said.startswith(
+        "prebleexp: engine=released leaves out the time before its queue that gpt-oss-120b in bf16 with experts in fp4"
+    )
     assert lines["vllm"] == []
     assert main(["engine=released", "hardware=a6000_mistral_7b", *short]) == 0
     assert "leaves out" not in capsys.readouterr().err

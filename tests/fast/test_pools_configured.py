@@ -31,7 +31,8 @@ def test_roles_are_words_of_groups() -> None:
     assert [group.role for group in made.kinds] == ["prefill", "decode"]
     assert made.cluster.link.sharing == "fair"
     assert made.columns()["cluster.groups"] == (
-        "2 x gpt-oss-120b in bf16 on h200, vllm (prefill) + 6 x gpt-oss-120b in bf16 on h200, vllm (decode)"
+        "2 x gpt-oss-120b in bf16 with experts in fp4 on h200, vllm (prefill) + "
+        "6 x gpt-oss-120b in bf16 with experts in fp4 on h200, vllm (decode)"
     )
 
 

@@ -394,10 +394,13 @@ def test_what_was_not_run_for_one_reason_shares_a_line() -> None:
     found = space.space(lines, wanted(lines, price_per_gpu_hour={"a100": 1.6, "l40s": 0.9}))
     fit, few, slow = not_run.lines(found.left_out)
     assert fit == (
-        "16 designs were not run, as the weights do not fit: gpt-oss-120b in bf16 on 1 L40S; llama-3.1-70b in bf16 on "
-        "1 A100, 1 L40S and 2 L40S; on some of them hardware.precision=fp8 or int4 fits, which is tried if you name it"
+        "16 designs were not run, as the weights do not fit: gpt-oss-120b in bf16 with experts in fp4 on 1 L40S; "
+        "llama-3.1-70b in bf16 on 1 A100, 1 L40S and 2 L40S; on some of "
+        "them hardware.precision=fp8 or int4 fits, which is tried if you name it"
     )
-    assert few.startswith("20 designs were not run, as they take more GPUs than can be had: gpt-oss-120b in bf16 on 4")
+    assert few.startswith(
+        "20 designs were not run, as they take more GPUs than can be had: gpt-oss-120b in bf16 with experts in fp4 on 4"
+    )
     assert slow == (
         "4 designs were not run, as one request alone takes more than the promised 50 ms for a token: llama-3.1-70b in "
         "bf16 on 4 L40S (58.8 ms)"

@@ -37,6 +37,10 @@ COST = np.dtype(
         ("experts", np.float64),  # in a layer; 0: there are none
         ("log_missed", np.float64),  # logarithm of the chance that a token misses an expert
         ("decodes", np.float64, (KNOWN,)),  # of a decode of so many requests, but for contexts, as soon as it is known
+        # the same of the last step of so many tokens, modulo `KNOWN`: routers ask of many GPUs that have equally many
+        ("step_tokens", np.int64, (KNOWN,)),
+        ("step_sequences", np.int64, (KNOWN,)),
+        ("steps", np.float64, (KNOWN,)),
     ],
     align=True,
 )
@@ -136,8 +140,12 @@ def step_s(
     prefills hold counts as if decodes did, so that too little is found in the cache, not too much."""
     if running + new == 0:
         return 0.0
-    sequences = running + prefills
-    seconds = _linear_s(mine, running + new, sequences) + _attention_s(mine, sequences, running, context, unique)
+    tokens, sequences = running + new, running + prefills
+    slot = tokens & (KNOWN - 1)
+    if mine.step_tokens[slot] != tokens or mine.step_sequences[slot] != sequences:
+        mine.step_tokens[slot], mine.step_sequences[slot] = tokens, sequences
+        mine.steps[slot] = _linear_s(mine, tokens, sequences)
+    seconds = mine.steps[slot] + _attention_s(mine, sequences, running, context, unique)
     return seconds + requests_ms / 1e3
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from prebleexp.policies.marginal.book import Book
-from prebleexp.policies.marginal.price import Asked, Price, price_of, total
+from prebleexp.policies.marginal.price import Asked, Price, price_of, there_of, total
 from prebleexp.policies.marginal.rent import buy, chance, paid, pay
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import NONE, View
@@ -12,29 +12,31 @@ from prebleexp.sim.records import NONE, View
 @compiled
 def choose(mine: Book, view: View, request: int, asked: Asked, now: float) -> tuple[int, Price, int, float]:
     """(the GPU, its price, the GPU that might be sent a copy or -1, what has been paid for that)."""
-    best = int(view.candidates[0])
-    least = price_of(mine, view, asked, best, int(mine.hits[best]), now)
-    heir, price_there, as_holder, mean = NONE, 0.0, 0.0, 0.0
+    best, least, heir, price_there, as_holder, mean = NONE, 0.0, NONE, 0.0, 0.0, 0.0
     for gpu in view.candidates:
         g, held = int(gpu), int(mine.hits[gpu])
-        price = price_of(mine, view, asked, g, held, now)
-        if total(price) < total(least):
+        there = there_of(mine, view, asked, g)
+        price = total(price_of(mine, view, asked, g, there, held, now))
+        if best == NONE or price < least:
             best, least = g, price
-        had = total(price)
+        had = price
         if held < asked.most:
-            had = total(price_of(mine, view, asked, g, asked.most, now))
+            had = total(price_of(mine, view, asked, g, there, asked.most, now))
             if heir == NONE or had < as_holder:
-                heir, price_there, as_holder = g, total(price), had
+                heir, price_there, as_holder = g, price, had
         mean += had / len(view.candidates)
+    at = there_of(mine, view, asked, best)
+    chosen = price_of(mine, view, asked, best, at, int(mine.hits[best]), now)
     if heir == NONE:
-        return best, least, heir, 0.0
+        return best, chosen, heir, 0.0
     low = int(mine.hits[heir])
     rent = paid(mine, view, request, low, asked.most, price_there - as_holder)
-    if price_there - rent < total(least):
-        best, least = heir, price_of(mine, view, asked, heir, low, now)
+    if price_there - rent < least:
+        best, least = heir, price_there
+        chosen = price_of(mine, view, asked, heir, there_of(mine, view, asked, heir), low, now)
     if mine.hits[best] < asked.most:
         buy(mine, view, request, int(mine.hits[best]), asked.most)
     else:
-        above = total(least) - (1.0 + chance(mine, view)) * mean
+        above = least - (1.0 + chance(mine, view)) * mean
         pay(mine, view, request, low, asked.most, asked.rent_weight * above)
-    return best, least, heir, rent
+    return best, chosen, heir, rent

@@ -89,53 +89,77 @@ def total(price: Price) -> float:
     return float(own + others + price.copy + price.memory + price.settle)
 
 
+class There(NamedTuple):
+    """What a GPU does with the request and without, however much of it the GPU has."""
+
+    running_weight: float
+    """of a second of the latency of those who decode, …"""
+    decoding: int
+    """… how many of them are in a step beside prompts, …"""
+    beside: int
+    """… and the tokens of these"""
+    decode: float
+    """seconds of a decode step of all that are there, 0 if nobody is, …"""
+    decode_with: float
+    """… of one with the request, …"""
+    slower: float
+    """… by how much longer than for those that are there, if anybody is, …"""
+    before: float
+    """… and of a step of all that waits, beside those who decode or alone"""
+
+
 @compiled
-def price_of(mine: Book, view: View, asked: Asked, gpu: int, held: int, now: float) -> Price:
-    """What it adds to all delays if the GPU gets it now, and has so many leading tokens of its prompt."""
+def there_of(mine: Book, view: View, asked: Asked, gpu: int) -> There:
+    """So much of a price takes most of the time, and is asked once for all that the GPU might have."""
     at, seen, cost = mine.gpus[gpu], view.gpus[gpu], view.costs[gpu]
-    new = max(1, asked.length - held)
-    ms = request_ms(cost, new, asked.length)
     # of those that others sent nothing is known but their number
     running, context = int(at.running + at.unknown), int(at.context + seen.generated)
     if at.unknown > 0:
         context += round(at.unknown * usual_tokens(mine))
-    running_weight = at.running_weight + at.unknown * asked.weight
-    # a step with this request and without, and a decode step of all
     both, both_context = running + int(at.waiting), context + int(at.length)
     decode = decode_s(cost, both, both_context, both_context, 1) if both > 0 else 0.0
     decode_with = decode_s(cost, both + 1, both_context + asked.length, both_context + asked.length, 1)
-    # a step of all that waits, beside those who decode or alone
+    slower = max(0.0, decode_with - decode) if both > 0 else 0.0
     decoding, beside = (running, context) if at.mixed else (0, 0)
     before = decode if decoding > 0 else 0.0
     if at.waiting > 0:
         before = step_s(cost, at.waiting, at.new, at.length, decoding, beside, at.new + beside, at.ms)
+    running_weight = at.running_weight + at.unknown * asked.weight
+    return There(running_weight, decoding, beside, decode, decode_with, slower, before)
+
+
+@compiled
+def price_of(mine: Book, view: View, asked: Asked, gpu: int, there: There, held: int, now: float) -> Price:
+    """What it adds to all delays if the GPU gets it now, and has so many leading tokens of its prompt."""
+    at, seen, cost = mine.gpus[gpu], view.gpus[gpu], view.costs[gpu]
+    new = max(1, asked.length - held)
+    ms = request_ms(cost, new, asked.length)
     after = step_s(
         cost,
         at.waiting + 1,
         at.new + new,
         at.length + asked.length,
-        decoding,
-        beside,
-        at.new + new + beside,
+        there.decoding,
+        there.beside,
+        at.new + new + there.beside,
         at.ms + ms,
     )
-    longer = max(0.0, after - before)
-    wait = 0.5 * decode + after  # half a decode step is left of that in hand
+    longer = max(0.0, after - there.before)
+    wait = 0.5 * there.decode + after  # half a decode step is left of that in hand
     if at.waiting > 0:
         # what is under way shortens the wait, but where prompts do not share steps, decode steps come between
-        wait = (min(max(0.0, at.until_s - now), before) if at.mixed else before) + longer
-    slower = max(0.0, decode_with - decode) if both > 0 else 0.0
+        wait = (min(max(0.0, at.until_s - now), there.before) if at.mixed else there.before) + longer
     wait += room_s(mine, at, seen, new, asked.limit)
     waiting = at.waiting * asked.ttft_weight + at.waiting_weight
-    again = asked.first + asked.others_weight * (waiting + running_weight)  # of a second of a later prompt
+    again = asked.first + asked.others_weight * (waiting + there.running_weight)  # of a second of a later prompt
     copied = max(0, asked.most - held) / new
     room = max(float(new), float(seen.kv_free + seen.evictable - at.new))
     return Price(
         asked.first * wait,
-        asked.weight * (asked.output - 1.0) * decode_with,
+        asked.weight * (asked.output - 1.0) * there.decode_with,
         asked.tail_weight * max(0.0, wait - asked.late_s),
-        longer * (asked.others_weight * waiting + running_weight),
-        asked.others_decode_weight * slower * asked.output * (at.waiting_weight + running_weight),
+        longer * (asked.others_weight * waiting + there.running_weight),
+        asked.others_decode_weight * there.slower * asked.output * (at.waiting_weight + there.running_weight),
         asked.others_weight * asked.coming * asked.ttft_weight * longer * (wait - 0.5 * longer),
         asked.copy_weight * asked.first * longer * copied,
         again * longer * copied * at.computed / room,

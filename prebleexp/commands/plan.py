@@ -11,7 +11,8 @@ from prebleexp.planning.prices import KEY, Prices, read
 
 if TYPE_CHECKING:
     from prebleexp.launch.multirun import Multirun
-    from prebleexp.launch.planner import Outlook, Planner
+    from prebleexp.launch.plan_outlook import Outlook
+    from prebleexp.launch.planner import Planner
 
 DRY = "--dry"
 
@@ -20,7 +21,7 @@ def _plan(given: Given) -> int:
     """Print a line for each contender, write the page; 0. Raises InvalidInput for what cannot be planned,
     PrebleexpError if a run fails."""
     from prebleexp import publish
-    from prebleexp.launch import asked_plan, planner, tables
+    from prebleexp.launch import asked_plan, plan_outlook, planner, tables
     from prebleexp.launch.naming import page as called
     from prebleexp.report import planned
     from prebleexp.waiting import waiting
@@ -28,7 +29,7 @@ def _plan(given: Given) -> int:
     others = [one for one in given.others if one != DRY]
     asked = asked_plan.asked(others, given.values)
     if DRY in given.others:
-        return _show(planner.outlook(others, asked))
+        return _show(plan_outlook.outlook(others, asked))
     plan = planner.plan(others, asked)
     _print(plan)
     print(f"{plan.tally()}; {plan.seconds:.1f} s", file=sys.stderr)
@@ -87,9 +88,9 @@ def sweep(multirun: Multirun, overrides: Sequence[str], command: str) -> int:
 def sweep_survey(multirun: Multirun, overrides: Sequence[str]) -> int:
     """Prints for each contender of a sweep of plans which runs are in the cache and which are to come; computes
     none."""
-    from prebleexp.launch import planner
+    from prebleexp.launch import plan_outlook
 
-    return _show(planner.sweep_outlook(multirun, overrides))
+    return _show(plan_outlook.sweep_outlook(multirun, overrides))
 
 
 def _show(outlook: Outlook) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -96,6 +96,15 @@ def look_up(cells: Sequence[Cell], cache: Cache, *, keep_requests: str = "first"
         if known is not None and known.error is not None:
             failed[key] = known.error
     return Plan(cells, keys, found, list(missing.values()), failed, again)
+
+
+def distinct(results: Iterable[Result]) -> dict[str, Result]:
+    """By key, each run once: one that was asked for again was computed all the same."""
+    found: dict[str, Result] = {}
+    for result in results:
+        if result.key not in found or not result.cached:
+            found[result.key] = result
+    return found
 
 
 def run_all(

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, TypeVar
 
 from omegaconf import OmegaConf
 
 from prebleexp import losses
 from prebleexp.errors import InvalidInput, PrebleexpError
-from prebleexp.experiment.cache import Cache
 from prebleexp.experiment.cell import Cell
-from prebleexp.experiment.results import Result, look_up
-from prebleexp.experiment.work import Task
-from prebleexp.launch import besides, contender_names, idle
+from prebleexp.experiment.results import Result
+from prebleexp.launch import besides, idle
 from prebleexp.launch.asked_plan import MANY, NOT_ONE, Asked, asked_by
 from prebleexp.launch.configure import Job, Settings
 from prebleexp.launch.multirun import Multirun
@@ -28,10 +25,10 @@ from prebleexp.launch.plan_progress import Stage, line
 from prebleexp.launch.plans import Plans
 from prebleexp.launch.rows import Row
 from prebleexp.launch.session import Session
-from prebleexp.launch.survey import duration, expected_s, known_of
+from prebleexp.planning import contender_names
 from prebleexp.planning.answer import Answer, Verdict
 from prebleexp.planning.beside import Beside, beside
-from prebleexp.planning.contender import DURATION_S, RPS, Contender, question
+from prebleexp.planning.contender import DURATION_S, GPUS, RPS, Contender, question
 from prebleexp.planning.load import Search
 from prebleexp.planning.planned import Planned, best_first
 from prebleexp.planning.together import together
@@ -40,39 +37,29 @@ from prebleexp.planning.trials import Question, Sample, Trial
 Kind = TypeVar("Kind", bound="Planner")
 RIVALS = 3
 """contenders beside the best of which it is said what survives the loss of a GPU"""
-USUAL_RUNS = 60
-"""of a search, as coverage was measured (docs/validation.md)"""
-USUAL_RECORDED = 5
-"""likewise of one for a recording, of which there is one stream"""
+USUAL_RUNS = {GPUS: 40}
+"""of a search, as two plans had; of a load …"""
+USUAL = 60
+"""… as coverage was measured (docs/validation.md). Of a recording it depends on the answer alone, so nobody knows"""
 
 
 def sweep(multirun: Multirun, overrides: Sequence[str]) -> Planner:
     """Find the answers of all parts. Raises as `plan` does."""
-    return _of(Planner, multirun, asked_by(multirun, overrides))
-
-
-def sweep_outlook(multirun: Multirun, overrides: Sequence[str]) -> Outlook:
-    return _of(Outlook, multirun, asked_by(multirun, overrides))
+    return made_of(Planner, multirun, asked_by(multirun, overrides))
 
 
 def plan(overrides: Sequence[str], asked: Asked) -> Planner:
     """Find all answers. Raises InvalidInput for what is not valid, PrebleexpError if a run fails."""
-    return _launched(Planner, overrides, asked)
+    return launched(Planner, overrides, asked)
 
 
-def outlook(overrides: Sequence[str], asked: Asked) -> Outlook:
-    """Which runs of a plan are in the cache and which are to come. Computes none; raises InvalidInput as `plan`
-    does."""
-    return _launched(Outlook, overrides, asked)
-
-
-def _launched(kind: type[Kind], overrides: Sequence[str], asked: Asked) -> Kind:
+def launched(kind: type[Kind], overrides: Sequence[str], asked: Asked) -> Kind:
     keys = {key_of(line) for line in overrides}
     kept = [] if "keep_requests" in keys else ["keep_requests=none"]
-    return _of(kind, Multirun.of([*overrides, *kept]), asked)
+    return made_of(kind, Multirun.of([*overrides, *kept]), asked)
 
 
-def _of(kind: type[Kind], multirun: Multirun, asked: Asked) -> Kind:
+def made_of(kind: type[Kind], multirun: Multirun, asked: Asked) -> Kind:
     made = kind(multirun.settings, asked)
     multirun.launch(made)
     own = {name: multirun.master[name] for name in multirun.master if name != "hydra"}
@@ -82,6 +69,8 @@ def _of(kind: type[Kind], multirun: Multirun, asked: Asked) -> Kind:
 
 class Planner(Session):
     """Finds the answer of each job's contender. All that its searches ask for at a time is computed at a time."""
+
+    asks_on = True
 
     def __init__(self, settings: Settings, asked: Asked) -> None:
         super().__init__(settings)
@@ -213,9 +202,10 @@ class Planner(Session):
         self._of[name], self._stage = [], Stage([self._briefly(name)], len(self.found))
         return [result.metrics or {} for result in self._computed([(name, cell) for cell in cells])]
 
-    def _usual(self, name: str) -> int:
+    @property
+    def _usual(self) -> int:
         """Runs that a search takes."""
-        return USUAL_RECORDED if name in self._recorded else max(USUAL_RUNS, 6 * self.asked.seeds)
+        return max(USUAL_RUNS.get(self.asked.searched, USUAL), 6 * self.asked.seeds)
 
     def _briefly(self, name: str) -> str:
         """A contender, or what of the best is asked besides, without saying which that is."""
@@ -247,7 +237,11 @@ class Planner(Session):
         ]
         found = len(self.found) or len(contenders) - len({name for name, _ in batch})
         asked = Counter(name for name, _ in batch)
-        to_come = 0 if self.found else sum(max(self._usual(name) - len(self._of[name]), n) for name, n in asked.items())
+        to_come = (
+            0
+            if self.found or self._recorded
+            else sum(max(self._usual - len(self._of[name]), n) for name, n in asked.items())
+        )
         self._stage = Stage(named, found, 1 + max(trial.seed for _, trial in batch), to_come)
         cells = [(name, contenders[name].cell_of(trial)) for name, trial in batch]
         results = self._computed(cells)
@@ -264,7 +258,8 @@ class Planner(Session):
 
     def _say_plan(self, runs: int, missing: int) -> None:
         if missing:
-            done, seeds = sum(map(len, self._of.values())), (self.asked.seeds, self.asked.most_seeds)
+            done = len({one.key for of in self._of.values() for one in of})
+            seeds = (self.asked.seeds, self.asked.most_seeds)
             print(line(self._stage, len(self._at), done, runs, missing, seeds), file=sys.stderr, flush=True)
 
     def _named(self, contenders: Sequence[Contender]) -> dict[str, Contender]:
@@ -282,66 +277,3 @@ class Planner(Session):
         for name, where, one in zip(contender_names.names(at), at, contenders, strict=True):
             found[name], self._at[name] = one, where
         return found
-
-
-class Unknown(Exception):
-    """A run that a search needs, and the cache does not have."""
-
-
-class Outlook(Planner):
-    """Looks up, and computes nothing: how far the searches come with what the cache has."""
-
-    def __init__(self, settings: Settings, asked: Asked) -> None:
-        super().__init__(settings, asked)
-        self.missing: dict[str, list[Task]] = {}
-        """by contender, what it needs next"""
-
-    @cached_property
-    def cache(self) -> Cache:
-        return Cache(self.settings.cache_dir, make=False)
-
-    def _find(self, contenders: Mapping[str, Contender]) -> None:
-        for name, one in contenders.items():
-            try:
-                super()._find({name: one})
-            except Unknown as unknown:
-                self.missing[name] = unknown.args[0]
-
-    def _look_beside(self) -> None:
-        if self.missing:
-            return
-        known = set(self._of)
-        try:
-            super()._look_beside()
-        except Unknown as unknown:
-            self.missing[next(name for name in reversed(self._of) if name not in known)] = unknown.args[0]
-
-    def _results(self, cells: Sequence[Cell], keep_requests: str) -> list[Result]:
-        plan = look_up(cells, self.cache, keep_requests=keep_requests, retry=self.settings.retry)
-        if plan.missing:
-            raise Unknown(plan.missing)
-        return plan.results()
-
-    def lines(self) -> list[list[str]]:
-        """Of each contender its runs in the cache, and how many are to come."""
-        return [
-            [name, f"{len(results):,}", f"about {self._to_come(name):,}" if name in self.missing else "0"]
-            for name, results in self._of.items()
-        ]
-
-    def _to_come(self, name: str) -> int:
-        return max(self._usual(name) - len(self._of[name]), len(self.missing[name]))
-
-    def says(self) -> str:
-        """How long the rest would take, in a line."""
-        if not self.missing:
-            return "all that this plan needs is in the cache"
-        workers = self.settings.workers or os.cpu_count() or 1
-        seconds = 0.0
-        for name, tasks in self.missing.items():
-            known = list(known_of(self._of[name], self.cache))
-            expected = expected_s(tasks, known)
-            if expected is None:
-                return "how long that takes is not known before the first run"
-            seconds += expected / len(tasks) * self._to_come(name)
-        return f"about {duration(seconds / workers)} with workers={workers}; a guess"

@@ -17,8 +17,9 @@ from prebleexp.experiment import load
 from prebleexp.experiment.cache import Cache
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.provenance import now, provenance
-from prebleexp.experiment.results import Result, run_all
+from prebleexp.experiment.results import Result, distinct, run_all
 from prebleexp.launch.configure import Job, Settings, axes_of
+from prebleexp.launch.kept import Kept, runs_of
 from prebleexp.launch.loads import files_of
 from prebleexp.launch.parts import Place
 from prebleexp.launch.progress import Progress
@@ -42,6 +43,9 @@ def say_plan(runs: int, missing: int) -> None:
 class Session:
     """Runs batches of jobs and collects their results. Hydra hands it to the launcher as the task function."""
 
+    asks_on = False
+    """whether what runs say decides which others are asked for"""
+
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.axes: list[str] = []
@@ -58,6 +62,7 @@ class Session:
         """jobs whose means are not known as well as was asked for"""
         self.misfits: list[tuple[Sequence[str], DoesNotFit]] = []
         """jobs that were left out, by their overrides, and why they cannot serve"""
+        self._kept = Kept(self.asks_on)
 
     @property
     def leaves_out(self) -> bool:
@@ -111,12 +116,8 @@ class Session:
         self.imprecise += sum(of[0].cell.draws and _is_short(of, precision) for of in of_jobs)
 
     def _results(self, cells: Sequence[Cell], keep_requests: str) -> list[Result]:
-        with Progress(len(cells)) as progress:
-            try:
-                return self._run(cells, keep_requests, on_plan=self._say_plan, on_done=progress.advance)
-            except KeyboardInterrupt as stop:
-                stop.args = (f"{progress.done:,} of {runs_of(len(cells))} are done, and kept",)
-                raise
+        with Progress(len(cells)) as progress, self._kept.batch(len(cells), progress, self._say_plan) as on_plan:
+            return self._run(cells, keep_requests, on_plan=on_plan, on_done=progress.advance)
 
     def _run(self, cells: Sequence[Cell], keep_requests: str, **told: Callable[..., object]) -> list[Result]:
         """As the settings say; `told` are `on_plan` and `on_done` of `run_all`."""
@@ -142,7 +143,7 @@ class Session:
     @cached_property
     def runs(self) -> list[Result]:
         """The results of all jobs, each distinct run once."""
-        return list({result.key: result for of_job in self.results for result in of_job}.values())
+        return list(distinct(result for of_job in self.results for result in of_job).values())
 
     @cached_property
     def rows(self) -> list[Row]:
@@ -340,8 +341,3 @@ def _first_with_each(cells: Sequence[Cell], *specs: str) -> list[Cell]:
     for cell in cells:
         first.setdefault(tuple(id(getattr(cell, one)) for one in specs), cell)
     return list(first.values())
-
-
-def runs_of(count: int) -> str:
-    """A number of runs in words: "1 run", "2,000 runs"."""
-    return f"{count:,} run" if count == 1 else f"{count:,} runs"

@@ -15,9 +15,11 @@ from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.results import Result, look_up
 from prebleexp.experiment.work import Task
 from prebleexp.launch import tables
+from prebleexp.launch.kept import runs_of
 from prebleexp.launch.parts import Place
 from prebleexp.launch.rows import Row
-from prebleexp.launch.session import Session, runs_of
+from prebleexp.launch.session import Session
+from prebleexp.workloads.replayed import WHOLE, Replayed
 
 SAMPLE = 2000
 """entries of the cache that are looked at for durations, if the sweep itself tells too little"""
@@ -138,12 +140,19 @@ def expected_s(tasks: Iterable[Task], known: Sequence[Known]) -> float | None:
         name = _target(task.cell.policy)
         if name not in costs:
             costs[name] = _line([one for one in known if one[0] == name] or known)
-        requests = task.cell.rps * task.cell.duration_s
-        if "rps" not in task.cell.workload.obeys:
-            requests = sum(one[1] for one in known) / len(known)
         fixed, each = costs[name]
-        total += OVERHEAD_S + fixed + each * requests
+        total += OVERHEAD_S + fixed + each * _requests(task.cell, known)
     return total
+
+
+def _requests(cell: Cell, known: Sequence[Known]) -> float:
+    """Of a run: by its rate, or of a recording; of others as many as known ones had."""
+    workload = cell.workload
+    if isinstance(workload, Replayed) and workload.load in (None, *WHOLE) and workload.recorded_rps:
+        return workload.span_s * (cell.rps if "rps" in workload.obeys else workload.recorded_rps)
+    if "rps" in workload.obeys:
+        return cell.rps * cell.duration_s
+    return sum(one[1] for one in known) / len(known)
 
 
 def _target(policy: object) -> str:

@@ -17,8 +17,8 @@ from prebleexp.recommending.asked import Asked
 from prebleexp.recommending.recommender import LAST, Recommender, settings_of
 from prebleexp.recommending.space import Space, space
 
-USUAL, USUAL_LAST = 1.2, 4.0
-"""sizes that a design is tried at, in a round and in the last one"""
+USUAL, USUAL_LAST = 1.5, 5.0
+"""sizes that a design is tried at, in a round and in the last one, as 288 designs for a log of 738 requests had"""
 
 
 class Unknown(Exception):
@@ -70,7 +70,7 @@ class Outlook(Recommender):
         contests = len({one.but_budget for one in designs})
         usual = [len(designs), contests, min(contests, LAST + len({one.gpu for one in designs}) - 1)]
         counts = [*self.rounds, *(usual[len(self.rounds) :] if self.missing else [])]
-        seeds = [*(seeds for _, seeds in halving.ROUNDS), self._seeds]
+        seeds = [*(seeds if self._seeds > 1 else 1 for _, seeds in halving.ROUNDS), self._seeds]
         found = []
         for i, count in enumerate(counts):
             known = self.in_round[i] if i < len(self.in_round) else 0
@@ -81,7 +81,9 @@ class Outlook(Recommender):
 
     @property
     def _seeds(self) -> int:
-        return self.asked.seeds if self.space.designs[0].contender.cell.draws else 1
+        """Request streams of the last round: of a recording there is one, in every round."""
+        one = self.space.designs[0].contender
+        return self.asked.seeds if one.cell.draws and not one.is_recorded else 1
 
     def says(self) -> str:
         """How long the rest would take, in a line."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.experiment.cell import Cell
-from prebleexp.experiment.results import Result
+from prebleexp.experiment.results import Result, distinct
 from prebleexp.launch.configure import Settings, job
 from prebleexp.launch.progress import Progress
 from prebleexp.launch.rows import Row
@@ -206,7 +206,7 @@ class Recommender(Session):
         """Raises PrebleexpError if a run fails."""
         found = self._results(cells, self.settings.keep_requests)
         self.in_round[-1] += len(cells)
-        self._runs |= {one.key: one for one in found}
+        self._runs = distinct([*self._runs.values(), *found])
         for one in found:
             if one.error is not None:
                 raise PrebleexpError(f"a run failed: {one.error.type}: {one.error.message}")
@@ -271,7 +271,7 @@ class Recommender(Session):
                 made.append(Sample(0.0, 1, None))
                 continue
             result = next(found)
-            self._runs[result.key] = result
+            self._runs.setdefault(result.key, result)
             if result.error is not None:
                 self._failed[designs[i].name] = f"{result.error.type}: {result.error.message}"
                 made.append(Sample(0.0, 1, None))

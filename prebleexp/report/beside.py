@@ -13,7 +13,7 @@ from prebleexp.planning.loss import Lost
 from prebleexp.planning.planned import Planned
 from prebleexp.planning.promise import ALL
 from prebleexp.report import recorded_plan
-from prebleexp.report.wording import NOTHING, number, percent, seconds, share
+from prebleexp.report.wording import NOTHING, listed, number, percent, seconds, share
 from prebleexp.service.batches import FEWEST, LEAST
 
 EXTRAPOLATED = "Beyond what was measured, where step times are extrapolated: {}."
@@ -183,12 +183,12 @@ def _survivors(one: Planned, enough: Answer) -> str:
 
 def _rivals(of: Beside) -> list[str]:
     """What other contenders take to survive a loss."""
-    said = [
-        f"{one.name} takes {_survivors(one, answer)}"
-        if answer.size is not None
-        else f"{_none(True, answer)} with {one.name}"
-        for one, answer in of.others
-    ]
+    said = [f"{one.name} takes {_survivors(one, answer)}" for one, answer in of.others if answer.size is not None]
+    never: dict[str, list[str]] = {}
+    for one, answer in of.others:
+        if answer.size is None:
+            never.setdefault(_none(True, answer), []).append(one.name)
+    said += [f"{none} with {listed(names)}" for none, names in never.items()]
     return [f"To survive such a loss, {'; '.join(said)}."] if said else []
 
 

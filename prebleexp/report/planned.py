@@ -10,9 +10,10 @@ from prebleexp.experiment.shape import flattened
 from prebleexp.experiment.sharing import unshared
 from prebleexp.planning.answer import Answer, Spot, Verdict
 from prebleexp.planning.contender import GPUS, USERS, Contender
+from prebleexp.planning.contender_names import brief
 from prebleexp.planning.planned import Planned, Ratio, best_first, ratios
 from prebleexp.report import recorded_plan as recorded
-from prebleexp.report.contenders import MOST_NAMED, named
+from prebleexp.report.contenders import MOST_NAMED, beside_gpus, named
 from prebleexp.report.crowded import crowded
 from prebleexp.report.wording import NOTHING, condition, listed, number, percent
 from prebleexp.service.doubtful import doubts
@@ -71,6 +72,8 @@ def _with(of: Sequence[Planned], found: Sequence[Planned]) -> str:
     answer = of[0].answer
     if of[0].contender.searched != GPUS or answer.verdict is not Verdict.FOUND:
         return named(of, found)
+    short = beside_gpus(found)
+    of, found = [short[one.name] for one in of], list(short.values())
     if of[0].contender.is_recorded:
         alike: dict[str, list[Planned]] = {}
         for one in of:
@@ -257,9 +260,7 @@ def heads(found: Sequence[Planned]) -> list[str]:
 
 def axis_heads(found: Sequence[Planned]) -> list[str]:
     """Keys without the group that they are of, where that tells them apart."""
-    axes = list(dict.fromkeys(name for one in found for name in one.at))
-    short = [axis.rpartition(".")[2] for axis in axes]
-    return short if len({*short}) == len(short) else axes
+    return list(brief(dict.fromkeys(name for one in found for name in one.at)).values())
 
 
 def spare(found: Sequence[Planned]) -> list[str]:

@@ -350,7 +350,8 @@ def test_dry_says_what_is_to_come_and_runs_nothing(
     monkeypatch.chdir(tmp_path)
     assert main(["plan", "gpus=2", *PLAN, "--dry"]) == 0
     out, err = capsys.readouterr()
-    assert [line.split()[:2] for line in out.splitlines()[1:]] == [["lor", "0"], ["round_robin", "0"]]
+    assert [line.split()[:2] for line in out.splitlines()[1:-1]] == [["lor", "0"], ["round_robin", "0"]]
+    assert out.splitlines()[-1].split() == ["besides", "the", "answers", "0", "about", out.split()[-1]]
     assert "not known before the first run" in err
     assert not (tmp_path / "cache").exists()
 

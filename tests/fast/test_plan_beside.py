@@ -16,8 +16,9 @@ import prebleexp
 from prebleexp.__main__ import main
 from prebleexp.experiment import runs
 from prebleexp.faults.timeline import Timeline
-from prebleexp.launch import configure, contender_names, plan_progress
+from prebleexp.launch import configure, plan_progress
 from prebleexp.launch.narrow import narrowed
+from prebleexp.planning import contender_names
 from prebleexp.planning.answer import Alone, Answer, Spot, Verdict
 from prebleexp.planning.beside import Grown, beyond
 from prebleexp.planning.contender import Contender
@@ -135,7 +136,7 @@ def test_contenders_are_called_what_they_differ_by() -> None:
     assert named(["policy=lor"], axes=["policy"]) == ["lor"]
     assert named(["policy=lor"], ["policy=e2"], axes=["policy"]) == ["lor", "e2"]
     of = [[f"hardware.tensor_parallel={each}", *MADE[:3]] for each in (1, 2)]
-    assert named(*of, axes=["hardware.tensor_parallel"]) == [f"hardware.tensor_parallel={each}" for each in (1, 2)]
+    assert named(*of, axes=["hardware.tensor_parallel"]) == [f"tensor_parallel={each}" for each in (1, 2)]
     split = "cluster.groups=[{{gpus: {},role: prefill}},{{gpus: {},role: decode}}]"
     clusters = [[split.format(1, 2)], [split.format(2, 1)], ["cluster.groups=[{gpus: 3}]"]]
     found = [["policy=lor", *MADE[:3], *one] for one in clusters]
@@ -230,7 +231,7 @@ def test_what_does_not_fit_is_left_out_as_long_as_there_is_more(
     of = ["plan", "rps=7", *MADE[:2], "hardware/model=llama_3_1_70b", "slo.ttft_s=1", "slo.target=0.9", "--dry"]
     assert main([*of, "hardware.tensor_parallel=1,2", "policy=lor,e2"]) == 0
     out, err = capsys.readouterr()
-    assert [line.split()[0] for line in out.splitlines()[1:]] == ["lor", "e2"]
+    assert [line.split()[0] for line in out.splitlines()[1:]] == ["lor", "e2", "besides"]
     assert err.startswith("left out, 2 contenders: llama-3.1-70b in bf16 does not fit on 1 h100")
     assert main([*of, "hardware.tensor_parallel=1", "policy=lor,e2"]) == 2
     assert "llama-3.1-70b in bf16 does not fit on 1 h100" in capsys.readouterr().err
@@ -413,6 +414,41 @@ def test_what_contenders_share_is_said_once() -> None:
     assert contenders.named([split], [split]) == "1P 2D"
 
 
+def of_kinds() -> list[Planned]:
+    """Two routers on two kinds of GPU, in replicas of 1 and of 2: those of 2 need as many GPUs."""
+    made = []
+    for kind in ("h100", "h200"):
+        for each in (1, 2):
+            of = ["rps=12", MADE[0], f"hardware/gpu={kind}", MADE[2], f"hardware.tensor_parallel={each}"]
+            one = Contender(configure.cells([*of, "slo.ttft_s=0.5", "slo.target=0.9"])[0], "gpus")
+            at = {"hardware.gpu": kind, "hardware.tensor_parallel": each}
+            made += [
+                Planned(f"{router} gpu={kind} tensor_parallel={each}", {"policy": router} | at, one, answer(4))
+                for router in ("lor", "llmd")
+            ]
+    return made
+
+
+def test_contenders_are_called_by_the_value_that_they_have_in_common() -> None:
+    """It was: lor and llmd (both hardware.gpu=h100 hardware.tensor_parallel=2) and lor and llmd (both …)."""
+    every = of_kinds()
+    large = [one for one in every if one.at["hardware.tensor_parallel"] == 2]
+    assert contenders.named(large, every) == "lor and llmd (all 4 with tensor_parallel=2)"
+    assert contenders.named(large[::2], every) == "lor (both with tensor_parallel=2)"
+    assert contenders.named(every[:2], every) == "lor and llmd (both gpu=h100 tensor_parallel=1)"
+    assert contenders.named([every[0], every[3], every[6]], every) == (
+        "lor gpu=h100 tensor_parallel=1, llmd gpu=h100 tensor_parallel=2 and lor gpu=h200 tensor_parallel=2"
+    ), "which have nothing in common"
+    assert contenders.named([*every[::2], every[1]], every) == "lor everywhere and llmd gpu=h100 tensor_parallel=1"
+
+
+def test_a_number_of_gpus_says_what_their_replicas_are_once() -> None:
+    """It was: 4 H100 (2 replicas of 2) with llmd hardware.gpu=h100 hardware.tensor_parallel=2."""
+    said = planned.sentence(of_kinds())
+    assert "4 H100 with lor and llmd; 4 H100 (2 replicas of 2) with lor and llmd; 4 H200 with lor and llmd" in said
+    assert "tensor_parallel" not in said
+
+
 def test_weights_that_fill_a_gpu_call_for_larger_replicas() -> None:
     model = ["rps=7", *MADE[:2], "hardware/model=llama_3_1_70b", "hardware.precision=fp8", "slo.ttft_s=1"]
     one, two = (configure.cells([*model, f"hardware.tensor_parallel={each}"])[0] for each in (1, 2))
@@ -440,6 +476,16 @@ def test_a_single_replica_has_none_to_lose() -> None:
 
 def never_at(every: int) -> Answer:
     return replace(answer(2), size=None, verdict=Verdict.NEVER, every=every)
+
+
+def test_whom_no_number_of_gpus_helps_after_a_loss_is_said_once() -> None:
+    one, *others = found({name: answer(2) for name in ("lor", "e2", "llmd", "random")})
+    kept = zip(others, (never_at(64), answer(4), never_at(64)), strict=True)
+    lost = Lost(0.98, 0.004, 336, busiest=False)
+    of = beside.Beside(one, 2, {}, *[None] * 5, lost, lost, None, (), others=tuple(kept))
+    assert beside.loss(of)[-1] == (
+        "To survive such a loss, llmd takes 4 H100 (N + 2); no number of GPUs up to 64 is enough with e2 and random."
+    )
 
 
 def test_a_loss_of_a_stream_that_comes_and_goes_is_where_most_come(tmp_path: Path) -> None:

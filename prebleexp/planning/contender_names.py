@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from prebleexp.experiment import counting
 from prebleexp.experiment.cell import Cell
@@ -27,13 +27,27 @@ def places(cells: Sequence[Cell], axes: Sequence[str]) -> list[dict[str, object]
 
 
 def names(found: Sequence[Mapping[str, object]]) -> list[str]:
-    """Of places: as "e2", "hardware.tensor_parallel=2", "lor 1P 2D"."""
-    axes = [axis for axis in found[0] if len({str(one.get(axis)) for one in found}) > 1] or ["policy"]
-    return [" ".join(_said(axis, one[axis]) for axis in axes) for one in found]
+    """Of places: as "e2", "tensor_parallel=2", "lor 1P 2D"."""
+    axes = differing(found) or ["policy"]
+    short = brief(axes)
+    return [" ".join(said(axis, short[axis], one[axis]) for axis in axes) for one in found]
 
 
-def _said(axis: str, value: object) -> str:
-    return str(value) if axis in ("policy", GROUPS) else f"{axis}={value}"
+def differing(found: Sequence[Mapping[str, object]]) -> list[str]:
+    """The axes that some of these places have another value on."""
+    axes = dict.fromkeys(axis for one in found for axis in one)
+    return [axis for axis in axes if len({str(one.get(axis)) for one in found}) > 1]
+
+
+def brief(axes: Iterable[str]) -> dict[str, str]:
+    """Keys without the group that they are of, where that tells all of them apart."""
+    short = {axis: axis.rpartition(".")[2] for axis in axes}
+    return short if len({*short.values()}) == len(short) else {axis: axis for axis in short}
+
+
+def said(axis: str, short: str, value: object) -> str:
+    """A place on an axis: "tensor_parallel=2"; of routers and groups of GPUs the name alone."""
+    return str(value) if axis in ("policy", GROUPS) else f"{short}={value}"
 
 
 def _groups(cell: Cell) -> str:

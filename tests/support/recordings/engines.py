@@ -91,7 +91,9 @@ def of_requests(columns: Columns, outcome: Outcome) -> Columns:
 
 
 def ns(seconds: Any) -> npt.NDArray[np.int64]:
-    return np.rint(np.asarray(seconds) * 1e9).astype(np.int64)
+    """−1: never."""
+    times = np.asarray(seconds) * 1e9
+    return np.rint(np.where(np.isnan(times), -1, times)).astype(np.int64)
 
 
 def compare(replay: Callable[[dict[str, Any], Columns], Columns], paths: list[str]) -> None:

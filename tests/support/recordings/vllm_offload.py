@@ -162,9 +162,12 @@ def replay(config: dict[str, Any], columns: Columns) -> Columns:
         )
     watched.forget_from(LATER_S)
     n = len(columns["arrival_ns"])
-    seen = {"preemptions": watched.mine.preemptions[:n], "first_loaded_tokens": outcome.host_tokens[:n]}
-    of_all = of_requests(longer, outcome)
-    return watched.columns() | {name: values[:n] for name, values in of_all.items()} | seen
+    made = watched.columns()
+    found = {"first_cached_tokens": outcome.hit_tokens[:n], "first_loaded_tokens": outcome.host_tokens[:n]}
+    never = ~np.isin(np.arange(n), [*made["admitted_request"], *made["load_request"]])
+    found = {name: np.where(never, -1, values) for name, values in found.items()}
+    of_all = {name: values[:n] for name, values in of_requests(longer, outcome).items()}
+    return made | of_all | found | {"preemptions": watched.mine.preemptions[:n]}
 
 
 LATER_S = 1e6

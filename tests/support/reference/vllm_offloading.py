@@ -382,7 +382,7 @@ class Engine:
         self.after: list[list[int]] = []
         self.lists: dict[str, list[int]] = {name: [] for name in (*LISTS, *LOADS, *STORES)}
         self.first, self.finish = np.full(self.n, -1, np.int64), np.full(self.n, -1, np.int64)
-        self.cached, self.loaded = np.full(self.n, -1, np.int32), np.zeros(self.n, np.int32)
+        self.cached, self.loaded = np.full(self.n, -1, np.int32), np.full(self.n, -1, np.int32)
         self.requests: list[Request] = []
 
     def _send(self, job: Job, now: int) -> None:
@@ -440,8 +440,7 @@ class Engine:
         ]:
             if self.cached[request.index] < 0:
                 self.cached[request.index] = computed
-                if request in of.found:
-                    self.loaded[request.index] = request.computed - computed
+                self.loaded[request.index] = request.computed - computed if request in of.found else 0
         step["news"] = [job for job in self.under_way if job.end_ns <= now + flush]
         self.under_way = [job for job in self.under_way if job.end_ns > now + flush]
         return step

@@ -27,6 +27,9 @@ METRICS: tuple[tuple[str, ...], ...] = (
     ("slo_missed_first", "misses of the first batch", "share",
      "Of all misses in these batches the share in the first one: near 1 where caches were cold and nothing else went "
      "wrong. slo.warmup_s leaves that out.", "neither"),
+    ("slo_missed_worst", "misses of the two worst batches", "share",
+     "Of all misses in these batches the share in the two that have the most: above a half where one or two busy "
+     "stretches decide how wide the interval is.", "neither"),
     ("goodput_per_s", "goodput", "requests/s",
      "Good requests over the run's length, from slo.warmup_s on."),
     ("goodput_per_gpu_s", "goodput of a GPU", "requests/s", "The same over the GPUs."),

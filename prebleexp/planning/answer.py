@@ -43,6 +43,8 @@ class Alone(NamedTuple):
     """batches in which any request missed"""
     first: float | None
     """of all misses the share in the first batch"""
+    worst: float | None = None
+    """likewise, in the two batches with the most"""
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,7 @@ class Answer:
             rise=rise if rise > ROSE else None,
             grows=None if at is None else table.grows(at),
             curve=_curve(table),
-            alone=single and Alone(single.kept, single.alone, single.missed, single.first),
+            alone=single and Alone(single.kept, single.alone, single.missed, single.first, single.worst),
             every=every,
         )
 

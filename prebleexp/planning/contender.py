@@ -193,7 +193,8 @@ class Contender:
         if not self.is_recorded:
             return Sample(kept, due, trend)
         alone = self.to_keep.alone(metrics)
-        return Sample(kept, due, trend, alone, metrics["slo_missed_batches"], metrics["slo_missed_first"])
+        missed, first, worst = (metrics[f"slo_missed_{of}"] for of in ("batches", "first", "worst"))
+        return Sample(kept, due, trend, alone, missed, first, worst)
 
 
 def question(

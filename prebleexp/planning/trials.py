@@ -46,6 +46,8 @@ class Sample(NamedTuple):
     """batches of that stream, of those that the interval is of, in which any request missed"""
     first: float | None = None
     """of all misses the share in the first batch"""
+    worst: float | None = None
+    """likewise, in the two batches with the most"""
 
 
 Asking = Generator[list[Trial], list[Sample], None]

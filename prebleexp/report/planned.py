@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from prebleexp.cluster.replicas import Size
 from prebleexp.experiment import counting
+from prebleexp.experiment.cold import cut
 from prebleexp.experiment.shape import flattened
 from prebleexp.experiment.sharing import unshared
 from prebleexp.planning.answer import Answer, Spot, Verdict
@@ -179,7 +180,7 @@ def warnings(found: Sequence[Planned], left_out: Sequence[str] = ()) -> list[str
     """What a reader must know of these answers: each once, with those that it is of; first what was `left_out`."""
     first = found[0].contender
     cells = [one.contender.cell for one in found]
-    said = [*flattened(cells), *unshared(cells), *left_out]
+    said = [*flattened(cells), *cut(cells), *unshared(cells), *left_out]
     said += recorded.warnings(found) if first.is_recorded else []
     said += [line for slo in {one.contender.cell.slo for one in found} for line in doubts(slo)]
     said += crowded(found)

@@ -11,15 +11,15 @@ from prebleexp.planning.answer import Alone, Answer, Verdict
 from prebleexp.planning.planned import Planned
 from prebleexp.report.contenders import named
 from prebleexp.report.wording import NOTHING, number, percent
-from prebleexp.service.batches import FEWEST, LEAST, count
+from prebleexp.service.batches import FEWEST, LEAST, WORST, count
 
 SIMILAR, OF_SIMILAR = "for similar", "of similar"
 FEW = 5
 """batches with a miss: with fewer, an interval is too narrow"""
 
 
-COLD = 0.5
-"""of the misses, from which on it is said that they are of the beginning"""
+COLD = BUSY = 0.5
+"""of the misses, from which on it is said that they are of the beginning, or of a busy stretch"""
 
 
 def stream(found: Sequence[Planned]) -> str:
@@ -90,15 +90,24 @@ def warnings(found: Sequence[Planned]) -> list[str]:
         said.append(f"{requests:,} requests are too few for an interval, which takes {FEWEST * LEAST}")
         return said
     said[0] += (
-        f". Intervals for similar streams come from its {batches} contiguous batches of {requests // batches:,} "
-        "requests, whose differences are taken as chance"
+        f". The intervals for others like it come from how much its {batches} batches of {requests // batches:,} "
+        "requests in a row differ"
     )
     few = [(one, alone.missed) for one, alone in known if alone.missed is not None and alone.missed < FEW]
     if few:
         counts = " to ".join(dict.fromkeys(f"{of(missed for _, missed in few):g}" for of in (min, max)))
+        some = "none" if counts == "0" else f"only {counts}"
         said.append(
-            f"misses fall into fewer than {FEW} batches with {named([one for one, _ in few], found)} ({counts} of "
-            f"{batches}): how often they come is hardly known, and the interval is too narrow"
+            f"misses fall into {some} of {batches} batches with {named([one for one, _ in few], found)}: how often "
+            "such a batch comes is hardly known, so the interval is too narrow"
+        )
+    busy = [(one, worst) for one, alone in known if (alone.missed or 0) >= FEW and (worst := alone.worst or 0.0) > BUSY]
+    if busy:
+        shares = " to ".join(dict.fromkeys(f"{of(worst for _, worst in busy):.0%}" for of in (min, max)))
+        said.append(
+            f"{shares.replace('%', ' %')} of the misses fall into {WORST} of {batches} batches with "
+            f"{named([one for one, _ in busy], found)}: the interval is that of one or two busy stretches. The fewest "
+            "GPUs in it are for streams with hardly any, and how often they come one stream does not say"
         )
     cold = [one for one, alone in known if alone.first is not None and alone.first > COLD]
     if cold:

@@ -179,6 +179,7 @@ class Attained:
             "slo_margin_high": min((found.high - share for found, share in of_shares), default=None),
             "slo_missed_batches": of_each and of_each.missed,
             "slo_missed_first": of_each and of_each.first,
+            "slo_missed_worst": of_each and of_each.worst,
         }
 
     @property

@@ -23,6 +23,8 @@ LEAST = 10
 """requests of a batch: of fewer requests there are fewer batches, …"""
 FEWEST = 5
 """… and of no five batches there is no interval"""
+WORST = 2
+"""batches with the most misses: of a stream without busy stretches they have little more than a tenth of them"""
 Z = 1.959964
 """the normal quantile of 95 %"""
 
@@ -36,6 +38,8 @@ class Between(NamedTuple):
     """batches in which one or more missed"""
     first: float
     """of all misses the share in the first batch"""
+    worst: float
+    """likewise, in the two batches with the most"""
 
 
 def count(requests: int) -> int:
@@ -61,8 +65,8 @@ def between(kept: npt.NDArray[np.bool_]) -> Between | None:
     fewest = variance / total * _gamma(total * total / variance, -Z) if total else 0.0
     shape = (total + more) ** 2 / (variance + more * more)
     most = (total + more) / shape * _gamma(shape, Z)
-    first = float(misses[0]) / total if total else 0.0
-    return Between(1 - min(1.0, most / n), 1 - fewest / n, int((misses > 0).sum()), first)
+    first, worst = (float(of.sum()) / total if total else 0.0 for of in (misses[:1], np.sort(misses)[-WORST:]))
+    return Between(1 - min(1.0, most / n), 1 - fewest / n, int((misses > 0).sum()), first, worst)
 
 
 def _gamma(shape: float, z: float) -> float:

@@ -17,13 +17,17 @@ from prebleexp.errors import significant
 from prebleexp.experiment import runs
 from prebleexp.launch import configure
 from prebleexp.planning import recorded
-from prebleexp.planning.answer import Answer, Verdict
+from prebleexp.planning.answer import Alone, Answer, Verdict
+from prebleexp.planning.contender import Contender
 from prebleexp.planning.load import Search
+from prebleexp.planning.planned import Planned
 from prebleexp.planning.promise import ToKeep
 from prebleexp.planning.trials import Question, Sample
+from prebleexp.report import recorded_plan
 from prebleexp.report.wording import number
 from prebleexp.service import batches
 from prebleexp.service.level import ServiceLevel
+from tests.support import answers
 from tests.support.sampled import examples
 
 QUESTION = Question(target=0.9, strictest=0.9, seeds=1, most_seeds=1, requests=1, most_requests=1)
@@ -58,6 +62,7 @@ def test_misses_in_a_row_say_less_than_as_many_apart() -> None:
     assert ends[0] is not None and ends[1] is not None  # noqa: PT018
     assert ends[1].high - ends[1].low > 4 * (ends[0].high - ends[0].low)
     assert ends[1].missed == 1
+    assert (ends[0].worst, ends[1].worst) == (0.1, 1.0)
 
 
 def test_what_changes_over_the_stream_widens_the_interval() -> None:
@@ -98,6 +103,7 @@ def test_a_runs_interval_is_over_requests_as_they_were_due_after_the_warm_up() -
     metrics = made.metrics
     assert (metrics["slo_attainment_low"], metrics["slo_attainment_high"]) == (found.low, found.high)
     assert metrics["slo_missed_batches"] == found.missed
+    assert metrics["slo_missed_worst"] == found.worst
     assert metrics["slo_margin_low"] is None
 
 
@@ -191,7 +197,7 @@ def test_three_at_a_time_need_three_gpus(
     assert (row["gpus_low"], row["gpus_high"]) == (3, 3)
     assert "the recording (90 requests, 0.155/s) needs 3 A6000 with round_robin (3 for others like it)" in said
     assert "This is one recorded stream: how other days would be is not known" in said
-    assert "come from its 9 contiguous batches of 10 requests" in said
+    assert "come from how much its 9 batches of 10 requests in a row differ" in said
 
 
 @pytest.mark.slow
@@ -287,10 +293,31 @@ def test_few_batches_with_misses_and_few_requests_are_said(
     burst = [0.0] * 6 + [100.0 + 10 * i for i in range(94)]
     promise = ("slo.ttft_s=0.8", "slo.target=0.97", "policy=random")
     _, said = planned(capsys, trace(tmp_path / "burst.jsonl", burst), *promise)
-    assert "Misses fall into fewer than 5 batches with random" in said
+    assert "Misses fall into none of 10 batches with random: how often such a batch comes" in said
     assert "Routing with random has random draws, which were made once" in said
     _, said = planned(capsys, trace(tmp_path / "few.jsonl", [10.0 * i for i in range(20)]), *promise)
     assert "20 requests are too few for an interval, which takes 50" in said
+
+
+def test_a_busy_stretch_that_decides_the_interval_is_said(tmp_path: Path) -> None:
+    """ "12 H100 (7 to 14)" had one busy stretch in its 20 batches, and nobody may plan with 7."""
+    path = trace(tmp_path / "log.jsonl", [1.0 * i for i in range(60)])
+    cell = configure.cells(["workload=mooncake", path, *HERE, "slo.ttft_s=1", "slo.target=0.9"])[0]
+    of = [
+        Planned(
+            name,
+            {"policy": name},
+            Contender(cell, "gpus"),
+            answers.answer(4, low=2.0, high=6.0, counted=1000, alone=Alone(0.95, (0.9, 0.99), 12, 0.0, worst)),
+        )
+        for name, worst in (("lor", 0.64), ("e2", 0.7), ("llmd", 0.2))
+    ]
+    said = recorded_plan.warnings(of)
+    assert any(
+        line.startswith("64 % to 70 % of the misses fall into 2 of 20 batches with lor and e2: the interval is that of")
+        for line in said
+    )
+    assert not any("of the misses" in line for line in recorded_plan.warnings(of[2:]))
 
 
 def busy(path: Path) -> tuple[str, list[float]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from prebleexp.busiest import busiest
 from prebleexp.described import reuse
 from prebleexp.errors import InvalidInput
+from prebleexp.experiment.cold import cut
 from prebleexp.experiment.shape import flattened
 from prebleexp.launch import configure
 from prebleexp.sim.types import COLUMNS, Workload
@@ -287,3 +289,30 @@ def test_starts_at_random_are_said_to_even_out_a_busy_minute(tmp_path: Path) -> 
     (said,) = flattened(configure.cells([*asked, "workload.load=poisson", "duration_s=600"]))
     assert "workload.load=poisson begins its sessions at random times, which serves the average; leave it out" in said
     assert not flattened(configure.cells(asked))
+
+
+def test_windows_of_a_log_say_what_they_lack_of_its_caches(tmp_path: Path) -> None:
+    """In windows of two minutes routers found 4.8 % cached of a log of which they find 40 %, and nothing said why."""
+    path = tmp_path / "log.jsonl"
+    rows = []
+    for turn in range(10):  # ten sessions, a turn of each in a minute, with all turns before it in its prompt
+        rows += [
+            {"timestamp": turn * 60_000 + i * 1000, "input_length": 500 * (turn + 1), "output_length": 2,
+             "hash_ids": [1000 * i + block for block in range(turn + 1)]}
+            for i in range(10)
+        ]  # fmt: skip
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    asked = ["workload=mooncake", f"workload.path={path}", "workload.block_tokens=500", "rps=0.1"]
+    (said,) = cut(configure.cells([*asked, "duration_s=120"]))
+    # of 1 + … + 10 blocks of a session the recording finds all but the ten new ones, 45 of 55; in a window each has two
+    # turns, the first of them cold
+    whole, window = 45 / 55, re.search(r"finds (\d+) % of the prompts' tokens in such windows", said)
+    assert f"and {whole * 100:.0f} % in the recording as it came" in said
+    assert window is not None
+    assert 35 < int(window[1]) < 55
+    assert not cut(configure.cells([*asked])), "all of it"
+    assert not cut(configure.cells([*asked, "duration_s=120", "warm=first", "warm.first_s=60"]))
+    alone = [row | {"hash_ids": [100_000 + 20 * i + block for block in range(10)][: row["input_length"] // 500]}
+             for i, row in enumerate(rows)]  # fmt: skip
+    path.write_text("".join(json.dumps(row) + "\n" for row in alone))
+    assert not cut(configure.cells([*asked, "duration_s=120"])), "nothing is shared"

@@ -27,7 +27,8 @@ class Heard(Receiver):
 
     def __init__(self) -> None:
         self.told: list[Any] = []
-        self.body = bytearray()
+        self.body, self.pieces = bytearray(), 0
+        self.headers: Fields = []
         self.over = asyncio.Event()
         self.at_data: Callable[[], None] = lambda: None
 
@@ -36,9 +37,11 @@ class Heard(Receiver):
 
     def head(self, status: int, headers: Fields) -> None:
         self.told.append(status)
+        self.headers = headers
 
     def data(self, piece: bytes) -> None:
         self.body += piece
+        self.pieces += 1
         if self.told[-1] != "data":
             self.told.append("data")
         self.at_data()
@@ -93,6 +96,14 @@ WHOLE = {
     "chunks with trailers": ((CHUNKED + b"1\r\na\r\n0\r\nt: x\r\n\r\n",), b"a"),
     "until the end": ((OK + b"\r\nabc", b"def"), b"abcdef"),
     "nothing": ((b"HTTP/1.1 204 No Content\r\n\r\n",), b""),
+    "a second answer that nobody asked for": (
+        (OK + b"content-length: 3\r\n\r\nabc" + CHUNKED + b"1\r\nx\r\n",),
+        b"abc",
+    ),
+    "more than its length, and no more requests": (
+        (OK + b"connection: close\r\ncontent-length: 3\r\n\r\nabcdef",),
+        b"abc",
+    ),
     "interim answers first": (
         (
             b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n"
@@ -170,6 +181,35 @@ def test_connections_are_kept_and_opened_ahead() -> None:
             return warm, one_by_one, len(server.connections)
 
     assert run(main()) == (3, 3, 8)
+
+
+@pytest.mark.parametrize("more", [b"H", OK + b"content-length: 1\r\n\r\nx", b"noise"])
+def test_a_connection_that_says_more_than_was_asked_is_not_used_again(more: bytes) -> None:
+    """Else the next request would get an answer to nothing."""
+
+    async def main() -> int:
+        opened = 0
+
+        def made() -> Any:
+            nonlocal opened
+            opened += 1
+            return answered(OK + b"content-length: 3\r\n\r\nabc" + more, stay=True)()
+
+        server = await asyncio.get_running_loop().create_server(made, "127.0.0.1", 0)
+        client, here = Client(), at(server.sockets[0].getsockname()[1])
+        for _ in range(2):
+            assert (await client.fetch(here, "/")).body == b"abc"
+        client.close()
+        server.close()
+        return opened
+
+    assert run(main()) == 2
+
+
+def test_what_comes_at_once_is_one_piece_and_a_trailer_is_no_header() -> None:
+    heard = run(heard_of(CHUNKED + b"2\r\nab\r\n1\r\nc\r\n0\r\nx-prebleexp-gpu: 3\r\n\r\n"))
+    assert (heard.body, heard.pieces) == (b"abc", 1)
+    assert heard.headers == [(b"transfer-encoding", b"chunked")]
 
 
 def test_an_idle_connection_is_not_used_for_long() -> None:

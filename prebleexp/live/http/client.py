@@ -146,6 +146,7 @@ def _request(origin: Origin, method: bytes, path: bytes, headers: Iterable[tuple
     lines += [b"%b: %b" % one for one in headers]
     if body or method not in (b"GET", b"HEAD", b"DELETE"):
         lines.append(b"content-length: %d" % len(body))
-    if any(b"\n" in one or b"\r" in one for one in lines):
+    head = b"\r\n".join(lines)
+    if head.count(b"\n") >= len(lines) or head.count(b"\r") >= len(lines):
         raise ValueError("a header field with a line end in it")
-    return b"\r\n".join(lines) + b"\r\n\r\n" + body
+    return b"%b\r\n\r\n%b" % (head, body)

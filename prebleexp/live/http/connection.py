@@ -32,12 +32,16 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._call: Call | None = None
         self._used = False
+        self._pieces: list[bytes] = []
+        self.on_body = self._pieces.append
+        self._parser = httptools.HttpResponseParser(self)
         self._begin()
 
     def _begin(self) -> None:
-        self._parser = httptools.HttpResponseParser(self)
         self._headers: Fields = []
         self._head_bytes = 0
+        self._status = 0
+        """until it is told, else 0"""
         self._in_head, self._begun, self._whole, self._framed, self._may_stay = True, False, False, False, False
 
     def send(self, call: Call) -> None:
@@ -70,21 +74,30 @@ class Connection(asyncio.Protocol):
         if self._call is None:
             self.abort()  # an answer to nothing
             return
-        self._begun = True
+        self._begun, wrong = True, None
         if self._in_head:
             self._head_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            if isinstance(error.__context__, Exception) and isinstance(error, httptools.HttpParserCallbackError):
-                self._fail(NotHttp("an answer could not be taken"))
-                raise error.__context__ from None
-            self._fail(NotHttp(f"{self.origin} sent no HTTP answer: {str(error)[:80]}"))
-            return
+            wrong = f"sent no HTTP answer: {str(error)[:80]}"
         if self._in_head and self._head_bytes > HEADER_BYTES:
-            self._fail(NotHttp(f"{self.origin} sent a header of more than {HEADER_BYTES:,} bytes"))
-        elif self._whole:
+            wrong = f"sent a header of more than {HEADER_BYTES:,} bytes"
+        try:
+            if self._status:
+                status, self._status = self._status, 0
+                self._call.receiver.head(status, self._headers)
+            if self._pieces:  # what came at once is one piece, however many chunks it was
+                piece = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+                self._pieces.clear()
+                self._call.receiver.data(piece)
+        except Exception:
+            self._fail(NotHttp("an answer could not be taken"))
+            raise
+        if self._whole:
             self._finish()
+        elif wrong is not None:
+            self._fail(NotHttp(f"{self.origin} {wrong}"))
 
     def connection_lost(self, error: Exception | None) -> None:
         self._client.closed(self)
@@ -99,26 +112,27 @@ class Connection(asyncio.Protocol):
             self._fail(broken)
 
     # ------------------------------------------------------------ the parser's
+    def on_message_begin(self) -> None:
+        if self._whole:
+            self._may_stay = False
+            raise NotHttp("nobody asked for a second answer")
+
     def on_header(self, name: bytes, value: bytes) -> None:
-        name = name.lower()
-        self._headers.append((name, value))
-        self._framed = self._framed or name in (b"content-length", b"transfer-encoding")
+        if self._in_head:  # and not in a trailer
+            name = name.lower()
+            self._headers.append((name, value))
+            self._framed = self._framed or name in (b"content-length", b"transfer-encoding")
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
         if status < 200:
             self._headers, self._head_bytes, self._framed = [], 0, False
-        elif self._call is not None:
-            self._in_head = False
-            self._call.receiver.head(status, self._headers)
-
-    def on_body(self, body: bytes) -> None:
-        if self._call is not None:
-            self._call.receiver.data(body)
+        else:
+            self._in_head, self._status = False, status
 
     def on_message_complete(self) -> None:
-        self._whole = not self._in_head
-        self._may_stay = self._parser.should_keep_alive()
+        if not self._in_head:  # it was no interim one
+            self._whole, self._may_stay = True, self._parser.should_keep_alive()
 
     # ------------------------------------------------------------ the end of a call
     def _finish(self) -> None:

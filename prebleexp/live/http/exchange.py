@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from functools import cache
 from http import HTTPStatus
 from typing import Protocol
 
@@ -18,6 +19,11 @@ def problem(status: int, message: str, kind: str | None = None) -> bytes:
     """The body of an error as OpenAI-style servers send it."""
     about = {"message": message, "type": kind or KINDS.get(status, "InternalServerError"), "code": status}
     return json.dumps({"error": about}).encode()
+
+
+def event(data: bytes) -> bytes:
+    """A server-sent event of one line, as bytes of a stream."""
+    return b"data: %b\n\n" % data
 
 
 class Sender(Protocol):
@@ -97,11 +103,15 @@ class Exchange:
             self.respond(status, body)
 
     def start(
-        self, status: int = 200, content_type: bytes = EVENTS, headers: Iterable[tuple[bytes, bytes]] = ()
-    ) -> None:
-        """Send the head of a streamed answer."""
+        self,
+        status: int = 200,
+        content_type: bytes = EVENTS,
+        headers: Iterable[tuple[bytes, bytes]] = (),
+        piece: bytes = b"",
+    ) -> bool:
+        """Send the head of a streamed answer, and with it a first piece of the stream; returns as `write` does."""
         if self._ended or self.started:
-            return
+            return True
         self.started = True
         self._chunked = not self._old
         fields = [(b"content-type", content_type), *headers]
@@ -109,7 +119,8 @@ class Exchange:
             fields.append((b"transfer-encoding", b"chunked"))
         else:
             self._alive = False  # its end is the connection's
-        self._connection.write(self._head(status, fields))
+        head = self._head(status, fields)
+        return self._connection.write(head + self._framed(piece) if piece else head)
 
     def write(self, data: bytes) -> bool:
         """A piece of the stream. False: the client does not read; write no more before `on_drain`."""
@@ -119,15 +130,17 @@ class Exchange:
 
     def event(self, data: bytes) -> bool:
         """A server-sent event of one line; else as `write`."""
-        return self.write(b"data: %b\n\n" % data)
+        return self.write(event(data))
 
-    def end(self) -> None:
-        """End the answer, which is whole now."""
+    def end(self, piece: bytes = b"") -> None:
+        """End the answer, which is whole now, with a last piece of its stream."""
         if self._ended:
             return
         self._ended = True
         if self._chunked and not self._head_only:
-            self._connection.write(b"0\r\n\r\n")
+            self._connection.write(self._framed(piece) + b"0\r\n\r\n")
+        elif piece:
+            self._connection.write(self._framed(piece))
         self._forget()
         self._connection.finished(self._alive)
 
@@ -151,6 +164,11 @@ class Exchange:
         if self.on_drain is not None:
             self.on_drain()
 
+    def _framed(self, data: bytes) -> bytes:
+        if self._head_only or not data:
+            return b""  # of no bytes would be the end
+        return b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data
+
     def _forget(self) -> None:
         self.on_leave = self.on_drain = None
 
@@ -161,6 +179,7 @@ class Exchange:
         return b"\r\n".join(lines) + b"\r\n\r\n"
 
 
+@cache
 def _reason(status: int) -> bytes:
     try:
         return HTTPStatus(status).phrase.encode()

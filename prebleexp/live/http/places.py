@@ -25,8 +25,7 @@ class Origin(NamedTuple):
     @property
     def authority(self) -> bytes:
         """The `host` field of a request."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}".encode()
+        return _authority(self.host, self.port)
 
     def ssl(self) -> ssl.SSLContext | None:
         return _trusted() if self.scheme == "https" else None
@@ -45,6 +44,11 @@ def origin(name: str, url: str) -> Origin:
     if not parts.hostname or parts.query or parts.fragment or any(one <= " " or one > "~" for one in url):
         raise InvalidInput(wrong)
     return Origin(parts.scheme, parts.hostname, port, parts.path.rstrip("/"))
+
+
+@cache
+def _authority(host: str, port: int) -> bytes:
+    return f"{f'[{host}]' if ':' in host else host}:{port}".encode()
 
 
 @cache

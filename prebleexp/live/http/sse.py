@@ -25,8 +25,10 @@ class Events:
         """Data of the events that are whole now. Raises TooLong."""
         if b"\r" in piece or self._return:
             piece = self._ends(piece)
-        elif piece.endswith(b"\n\n") and piece.startswith(b"data: ") and not self._size and not self._lines:
-            found = piece[6:-2].split(b"\n\ndata: ")  # whole events of a line each, as servers mostly send them
+        elif not self._size and not self._lines and piece.startswith(b"data: ") and piece.endswith(b"\n\n"):
+            if piece.find(b"\n") == len(piece) - 2:  # an event of one line, as servers mostly send them
+                return [piece[6:-2]]
+            found = piece[6:-2].split(b"\n\ndata: ")
             if piece.count(b"\n") == 2 * len(found):
                 return found
         first, *lines = piece.split(b"\n")

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 
-from prebleexp.live.http.exchange import Exchange
+from prebleexp.live.http.exchange import Exchange, event
 from prebleexp.live.mock import tokens
 from prebleexp.live.mock.answers import DONE, Answer, usage
 from prebleexp.live.mock.asked import Asked, Wrong, read
@@ -198,22 +198,21 @@ class Stream:
         if not self._streams:
             return
         exchange, made = self._exchange, ticket.made
-        if made == 1:
-            exchange.start(headers=self._headers)
         used = self._used(ticket) if self._each else None
         finish = ticket.reason if made == ticket.target else None
         token = int(ticket.answer[made - 1])
-        for piece in self._answer.pieces(token, made == 1, finish, ticket.prompt, used):
-            exchange.event(piece)
+        events = b"".join(map(event, self._answer.pieces(token, made == 1, finish, ticket.prompt, used)))
+        if made == 1:
+            exchange.start(headers=self._headers, piece=events)
+        else:
+            exchange.write(events)
         self._endpoint.clock.wrote(at_s)
 
     def ended(self, ticket: Ticket, state: State, at_s: float) -> None:
         exchange = self._exchange
         if state == State.FINISHED and self._streams:
-            if self._usage:
-                exchange.event(self._answer.last(self._used(ticket)))
-            exchange.event(DONE)
-            exchange.end()
+            last = event(self._answer.last(self._used(ticket))) if self._usage else b""
+            exchange.end(last + event(DONE))
         elif state == State.FINISHED:
             body = self._answer.whole(ticket.answer, ticket.reason, ticket.prompt, self._used(ticket))
             exchange.respond(200, body, headers=self._headers)

@@ -66,7 +66,7 @@ class Stream:
         self.session: str | None = None
         self.subset: list[str] | None = None
         """endpoints that the gateway leaves to choose from"""
-        self.answer = Answer(lambda: owner.first_token(self))
+        self.answer = Answer()
         self._duplex = self._duplex_back = True
         self._status = 0
         self._held: list[bytes] = []
@@ -193,9 +193,12 @@ class Stream:
             return
         if self.answer.streams:
             try:
-                self.answer.feed(piece)
+                first = self.answer.feed(piece)
             except sse.TooLong:
                 self._unread = True
+            else:
+                if first:
+                    self._owner.first_token(self)
             return
         self._held.append(piece)
         self._held_bytes += len(piece)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -23,12 +22,12 @@ _DECODER = msgspec.json.Decoder(_Piece)
 
 
 class Answer:
-    """One of a server's answers. `on_first` is called when a stream's first token has come."""
+    """One of a server's answers."""
 
-    __slots__ = ("_events", "_first", "_on_first", "_output", "_usage")
+    __slots__ = ("_events", "_first", "_output", "_usage")
 
-    def __init__(self, on_first: Callable[[], None]) -> None:
-        self._on_first, self._first, self._output = on_first, False, 0
+    def __init__(self) -> None:
+        self._first, self._output = False, 0
         self._events: sse.Events | None = None
         self._usage: dict[str, Any] | None = None
 
@@ -50,10 +49,11 @@ class Answer:
         """As it was told, empty if it was not."""
         return self._usage or {}
 
-    def feed(self, piece: bytes) -> None:
-        """Bytes of a stream. Raises `sse.TooLong`."""
+    def feed(self, piece: bytes) -> bool:
+        """Bytes of a stream; whether the first token is among them. Raises `sse.TooLong`."""
         if self._events is None:
-            return
+            return False
+        before = self._first
         for event in self._events.feed(piece):
             if event == DONE:
                 continue
@@ -63,6 +63,7 @@ class Answer:
             self._read(event)
         if self._usage is not None:
             self._output = max(self._output, int(self._usage.get("completion_tokens") or 0))
+        return self._first and not before
 
     def whole(self, body: bytes) -> None:
         """A body that is no stream."""
@@ -82,9 +83,7 @@ class Answer:
             self._usage = piece.usage
         if piece.choices and (self._first or _has_content(piece.choices[0])):
             self._output += 1
-            if not self._first:
-                self._first = True
-                self._on_first()
+            self._first = True
 
 
 def _has_content(choice: dict[str, Any]) -> bool:

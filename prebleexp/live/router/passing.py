@@ -59,7 +59,7 @@ class Passage(Receiver):
         self._head: tuple[int, Fields] | None = None
         self._held: list[bytes] = []
         self._held_bytes = 0
-        self._answer = Answer(self._first_token)
+        self._answer = Answer()
         self._sent = False
 
     def go(self, upstream: Upstream) -> None:
@@ -84,9 +84,10 @@ class Passage(Receiver):
         self._answer.begins(next((value for name, value in headers if name == b"content-type"), b""))
 
     def data(self, piece: bytes) -> None:
-        self._answer.feed(piece)
+        if self._answer.feed(piece):
+            self._owner.first_token(self)
         if self._sent:
-            self._write(piece)
+            self._sends_more(self.exchange.write(piece))
             return
         self._held.append(piece)
         self._held_bytes += len(piece)
@@ -123,13 +124,13 @@ class Passage(Receiver):
         status, headers = self._head
         kind = next((value for name, value in headers if name == b"content-type"), b"application/json")
         self._sent = True
-        self.exchange.start(status, kind, self._fields(headers))
         self.exchange.on_drain = self._resume
-        self._write(b"".join(self._held))
+        self._sends_more(self.exchange.start(status, kind, self._fields(headers), b"".join(self._held)))
         self._held = []
 
-    def _write(self, piece: bytes) -> None:
-        if not self.exchange.write(piece) and self._call is not None:
+    def _sends_more(self, reads: bool) -> None:
+        """Unless the client reads no more."""
+        if not reads and self._call is not None:
             self._call.pause()
 
     def _resume(self) -> None:
@@ -140,9 +141,6 @@ class Passage(Receiver):
         assert self.upstream is not None
         kept = [one for one in headers if one[0] not in OF_CONNECTIONS and one[0] != b"content-type"]
         return [*kept, (b"x-prebleexp-gpu", b"%d" % self.upstream.number)]
-
-    def _first_token(self) -> None:
-        self._owner.first_token(self)
 
     def _leaves(self) -> None:
         call = self._call

@@ -156,8 +156,9 @@ class Interner:
     def __init__(self, ids: int, seed: int, bytes_per_token: float = BYTES_PER_TOKEN) -> None:
         size = 1 << (2 * ids - 1).bit_length()
         room = LONGEST // BLOCK
-        self._bytes = np.zeros(LONGEST + BLOCK, np.uint8)
-        arrays = self._bytes.view(np.uint64), np.zeros(size, np.uint64), np.zeros(size, np.int32)
+        words = np.zeros(LONGEST // 8 + WORDS, np.uint64)
+        self._bytes = words.view(np.uint8).data
+        arrays = words, np.zeros(size, np.uint64), np.zeros(size, np.int32)
         self._block = Block(Blocks(*arrays, np.zeros(room + 1, np.int32), np.zeros(4, np.int64)), EXAMPLE.layout)
         self._seed, self._most = seed, ids
         self._starts: dict[str, int] = {}
@@ -184,8 +185,9 @@ class Interner:
             if len(self._starts) > 1024:
                 self._starts.clear()
             start = self._starts[kind] = xxhash.xxh3_64_intdigest(kind.encode(), self._seed) >> 1
-        self._bytes[:size] = np.frombuffer(text, np.uint8)
-        self._bytes[size : -(-size // BLOCK) * BLOCK] = 0
+        self._bytes[:size] = text
+        end = -(-size // BLOCK) * BLOCK
+        self._bytes[size:end] = bytes(end - size)
         blocks.ints[SIZE], blocks.ints[START] = max(size, 1), start
         count = intern(self._block.handle)
         if count < 0:

@@ -78,7 +78,7 @@ def _bring_up(session: Session, noted: Experiment) -> None:
 def report(session: Session, master: DictConfig, command: str) -> tuple[Path, str]:
     """Write the report of a sweep; returns the path of its page, and the sentence that it begins with. Raises
     InvalidInput if the folder cannot be written."""
-    from prebleexp.launch.kept import runs_of
+    from prebleexp.launch.progress import runs_of
     from prebleexp.report import frame, listing, page
     from prebleexp.report.drawings import Drawings
 
@@ -100,7 +100,7 @@ def report(session: Session, master: DictConfig, command: str) -> tuple[Path, st
 
 def plan(made: Planner, name: str, command: str) -> Path:
     """Write the page of a plan; returns its path. Raises InvalidInput if the folder cannot be written."""
-    from prebleexp.launch.kept import runs_of
+    from prebleexp.launch.progress import runs_of
     from prebleexp.report import frame, listing, page, plan_bars, plan_figure, plan_page, subject
     from prebleexp.report.page import Report, Sweep
 
@@ -132,7 +132,7 @@ def plan(made: Planner, name: str, command: str) -> Path:
 def capacity(made: Planner, command: str) -> tuple[Path, str]:
     """Write the page of a sweep of plans; returns its path, and the sentences that it begins with. Raises InvalidInput
     if the folder cannot be written."""
-    from prebleexp.launch.kept import runs_of
+    from prebleexp.launch.progress import runs_of
     from prebleexp.report import capacity, frame, listing, page
     from prebleexp.report.drawings import Drawings
     from prebleexp.report.page import Report, Sweep

@@ -13,7 +13,7 @@ from prebleexp.commands.arguments import CACHE_DIR, REPORTS_DIR, Command, Comman
 from prebleexp.comparison import Comparison, cells_of, metric_of
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment.cache import Cache
-from prebleexp.launch import tables
+from prebleexp.launch import chosen_options, tables
 from prebleexp.launch.naming import folder
 from prebleexp.launch.usual import completed
 from prebleexp.losses import lost, sentences
@@ -52,10 +52,12 @@ def _compare(given: Given) -> int:
     broken = _broken(judged, limit)
     said = compared.sentences(pairs)
     lost_by = list(dict.fromkeys(line for pair in pairs for line in _losses(pair.found, *_called(pair, pairs))))
-    _print(pairs, given["output"])
-    if given["report"] != "none":
+    drawn = given["report"] != "none"
+    chosen = _chosen(pairs) if drawn or given["output"] == "table" else compare_page.NOBODY
+    _print(pairs, given["output"], chosen)
+    if drawn:
         path = given["reports_dir"] / folder(*_name(given, metric))
-        page = compare_page.render(pairs, given.line, fail_if, broken, [*notes, *lost_by])
+        page = compare_page.render(pairs, given.line, fail_if, broken, [*notes, *lost_by], chosen)
         print(tables.address(frame.write(path / "index.html", page)), file=sys.stderr)
         listing.add(path, listing.About(compare_page.title(pairs), "comparison", given.line, said[0]))
     accounts = [pair.found.account() for pair in pairs if len(pairs) == 1]
@@ -107,6 +109,14 @@ def _averaged(given: Given, names: Sequence[str], runs: Sequence[Sequence[sides.
     if said and not given["sweep"]:
         raise InvalidInput(f"{said[0]}, sweep=NAME the runs of one sweep")
     return [f"means are over all values of a field: {one}" for one in said]
+
+
+def _chosen(pairs: Sequence[Pair]) -> compare_page.Chosen:
+    differs = {name: values for pair in pairs for name, values in pair.found.differs.items()}
+    columns = [(name, value) for name, values in differs.items() for value in values]
+    columns += [column for pair in pairs for column in pair.found.common.items()]
+    columns += [column for pair in pairs for cell in pair.found.cells for column in cell.place.items()]
+    return compare_page.Chosen(chosen_options.by_class(columns), chosen_options.not_chosen(differs))
 
 
 def _called(pair: Pair, pairs: Sequence[Pair]) -> tuple[str, str]:
@@ -166,9 +176,9 @@ def _where(place: Mapping[str, Any]) -> str:
     return " ".join(f"{name}={short(value)}" for name, value in place.items()) or "the only configuration"
 
 
-def _print(pairs: Sequence[Pair], output: str) -> None:
+def _print(pairs: Sequence[Pair], output: str, chosen: compare_page.Chosen) -> None:
     if output == "table":
-        tables.show(*compared.table(pairs, (f"{pairs[0].found.metric} of {{}}", "of {}"), tables.number))
+        tables.show(*compared.table(pairs, (f"{pairs[0].found.metric} of {{}}", "of {}"), tables.number, chosen.said))
     elif output == "json":
         shown = [
             {

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from prebleexp import publish
-from prebleexp.launch.kept import runs_of
+from prebleexp.launch.progress import runs_of
 from prebleexp.recommending import page as pages
 from prebleexp.recommending.candidates import Candidate
 from prebleexp.recommending.deployment import files

@@ -11,7 +11,6 @@ import numpy as np
 from prebleexp.checks import is_number
 from prebleexp.errors import InvalidInput, significant
 from prebleexp.experiment.cell import Cell
-from prebleexp.experiment.cold import cut
 from prebleexp.experiment.shape import flattened
 from prebleexp.experiment.shape import kept as shape_kept
 from prebleexp.workloads.base import WorkloadSource
@@ -86,6 +85,8 @@ def files_of(cell: Cell) -> list[str]:
         shape = shape_kept(cell)
         times = f"{rps} requests/s are {significant(cell.rps / own)} times the recording's {recorded}"
         said.append(times if shape is None else f"{times}; {shape}")
+    from prebleexp.experiment.cold import cut  # most runs replay nothing
+
     return [*flattened([cell]), *cut([cell]), taken.line, *(f"{workload.path}: {one}" for one in said)]
 
 

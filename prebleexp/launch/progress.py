@@ -1,12 +1,16 @@
-"""One progress bar, on a terminal's standard error or in a notebook, if there is something to wait for."""
+"""How far a command is: one progress bar, on a terminal's standard error or in a notebook, and what is kept if it is
+interrupted."""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Protocol
 
+Plan = Callable[[int, int], object]
 REFRESH_S = 0.1
 """in a notebook, where each change is a message to the browser"""
 
@@ -44,6 +48,42 @@ class Progress:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
+
+
+def runs_of(count: int) -> str:
+    """A number of runs in words: "1 run", "2,000 runs"."""
+    return f"{count:,} run" if count == 1 else f"{count:,} runs"
+
+
+class Kept:
+    """Counts over all that a command asks for at a time. `asks_on`: what runs say decides which others are asked for,
+    so that nobody knows how many there will be."""
+
+    def __init__(self, asks_on: bool) -> None:
+        self._asks_on = asks_on
+        self._computed = 0
+
+    @contextmanager
+    def batch(self, total: int, progress: Progress, say: Plan) -> Iterator[Plan]:
+        """Around the runs of a batch, which tells what it gives how many there are and are missing; an interruption
+        says what is kept."""
+        there = missing = 0
+
+        def planned(runs: int, left: int) -> None:
+            nonlocal there, missing
+            there, missing = runs - left, left
+            say(runs, left)
+
+        try:
+            yield planned
+        except KeyboardInterrupt as stop:
+            said = f"{progress.done:,} of {runs_of(total)} are done, and kept"
+            if self._asks_on or self._computed:
+                computed = runs_of(self._computed + max(progress.done - there, 0))
+                said = f"{computed} were computed and are kept; the same command goes on from there"
+            stop.args = (said,)
+            raise
+        self._computed += missing
 
 
 class _OnTerminal:

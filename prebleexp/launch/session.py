@@ -19,10 +19,9 @@ from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.provenance import now, provenance
 from prebleexp.experiment.results import Result, distinct, run_all
 from prebleexp.launch.configure import Job, Settings, axes_of
-from prebleexp.launch.kept import Kept, runs_of
 from prebleexp.launch.loads import files_of
 from prebleexp.launch.parts import Place
-from prebleexp.launch.progress import Progress
+from prebleexp.launch.progress import Kept, Progress, runs_of
 from prebleexp.launch.rows import Row, row, stored
 from prebleexp.precision import Precision
 from prebleexp.service.doubtful import doubts

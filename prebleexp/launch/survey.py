@@ -15,8 +15,8 @@ from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.results import Result, look_up
 from prebleexp.experiment.work import Task
 from prebleexp.launch import tables
-from prebleexp.launch.kept import runs_of
 from prebleexp.launch.parts import Place
+from prebleexp.launch.progress import runs_of
 from prebleexp.launch.rows import Row
 from prebleexp.launch.session import Session
 from prebleexp.workloads.replayed import WHOLE, Replayed

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from prebleexp.comparison import Comparison, Measured, Verdict, compare
+from prebleexp.comparison import Comparison, Measured, Value, Verdict, compare
 from prebleexp.errors import InvalidInput
 from prebleexp.metrics import DECLARED, LOWER, NEITHER
 from prebleexp.report import explained
@@ -55,7 +55,10 @@ def _sure(found: Comparison) -> bool:
 
 
 def table(
-    pairs: Sequence[Pair], of: Sequence[str], number: Callable[[float | None], str]
+    pairs: Sequence[Pair],
+    of: Sequence[str],
+    number: Callable[[float | None], str],
+    said: Callable[[Value], str] | None = None,
 ) -> tuple[list[str], list[list[str]]]:
     """Heads and lines of all cells; of several pairs the first column says who it is. `of` are the heads of the
     values of both sides, in which {} stands for the side."""
@@ -68,7 +71,7 @@ def table(
     rows = [
         [*([one.a] if several else []), *line]
         for one in pairs
-        for line in lines(one.found, number, finished=shares, names=names)
+        for line in lines(one.found, number, finished=shares, names=names, said=said)
     ]
     return heads, rows
 
@@ -84,14 +87,20 @@ def axes(found: Comparison) -> list[str]:
 
 
 def lines(
-    found: Comparison, number: Callable[[float | None], str], *, finished: bool, names: Sequence[str] | None = None
+    found: Comparison,
+    number: Callable[[float | None], str],
+    *,
+    finished: bool,
+    names: Sequence[str] | None = None,
+    said: Callable[[Value], str] | None = None,
 ) -> list[list[str]]:
     """A line of text for each cell: its place on the `axes`, or on those of `names`, the means of A and B as `number`
-    writes them, their difference, the seeds, the shares that each side `finished` if they are wanted, and how B is."""
+    writes them, their difference, the seeds, the shares that each side `finished` if they are wanted, and how B is.
+    `said` writes a place."""
     names = axes(found) if names is None else names
     return [
         [
-            *(value_of(cell.place.get(name, found.common.get(name))) for name in names),
+            *((said or value_of)(cell.place.get(name, found.common.get(name))) for name in names),
             number(cell.a),
             number(cell.b),
             percent_difference(cell.difference, cell.half_width),
@@ -103,7 +112,7 @@ def lines(
     ]
 
 
-def value_of(value: int | float | str | bool | None) -> str:
+def value_of(value: Value) -> str:
     """As the user would write it; a dash where a cell has no such setting."""
     return NOTHING if value is None else short(value)
 

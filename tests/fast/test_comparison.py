@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -548,3 +549,19 @@ def test_the_page_has_units_and_no_null() -> None:
     assert "A: –B: Max" in "".join(Page(shown).text.split("\n"))
     three = compare_page.render([pair("a", a, "b", b, METRIC), pair("c", side("c", {4: [1, 2]}), "b", b, METRIC)], "")
     assert "b against a and c" in Page(three).text
+
+
+def test_a_page_says_options_and_not_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It said "VLLM, FewShot", and that lengths differed, "A: –, B: Max", where nobody had set any."""
+    monkeypatch.chdir(tmp_path)
+    small = ["gpus=2", "rps=2", "duration_s=3", "replications=2", "engine=vllm", "report=none"]
+    assert main(["-m", "policy=lor,e2", *small, "sweep.name=both"]) == 0
+    assert main(["compare", "lor", "e2", "sweep=both"]) == 0
+    page = (tmp_path / "reports" / "compare-lor-e2-both" / "index.html").read_text(encoding="utf-8")
+    assert "vllm, " in page
+    differs, same = (page.partition(head)[2] for head in ("What differs", "The same in all cells"))
+    differs = differs[: differs.index("The same in all cells")]
+    assert "A: lor<br>B: e2" in differs
+    assert ">lengths<" not in differs
+    assert "max by default" in same
+    assert not re.search(r"\b(VLLM|LeastOutstanding|E2Policy)\b", differs + same)

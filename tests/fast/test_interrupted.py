@@ -6,8 +6,7 @@ import pytest
 
 from prebleexp.experiment.results import Result, distinct
 from prebleexp.launch import configure
-from prebleexp.launch.kept import Kept
-from prebleexp.launch.progress import Progress
+from prebleexp.launch.progress import Kept, Progress
 
 
 def said(kept: Kept, runs: int, missing: int, done: int) -> str:

@@ -20,7 +20,8 @@ from hypothesis.internal.conjecture import providers
 from omegaconf import OmegaConf
 
 pytest.register_assert_rewrite("tests.support")  # what does not hold there is told as it is in tests
-from tests.support.sampled import THOROUGH, examples  # noqa: E402, which is rewritten by now
+from tests.support.quick_records import find_at_once  # noqa: E402, which is rewritten by now
+from tests.support.sampled import THOROUGH, examples  # noqa: E402
 
 ANY_SPEED = {"suppress_health_check": [HealthCheck.too_slow]}
 """examples may take what they take: a machine has other work"""
@@ -38,6 +39,9 @@ def _lends_constants(path: str, is_local: Callable[[str], bool] = providers.is_l
 
 
 providers.is_local_module_file = _lends_constants
+
+if os.environ.get("NUMBA_DISABLE_JIT", "0") != "0":
+    find_at_once()
 
 os.environ["NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING"] = "1"  # it colours what it tries and throws away, too
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes would each translate the whole package anew

@@ -10,6 +10,22 @@ from prebleexp.sim.arrays import PART, copy_written, move_up, records
 ROW = np.dtype([("one", np.int64), ("other", np.int32)], align=True)
 
 
+@pytest.mark.uncompiled
+def test_records_are_those_of_numpy_where_nothing_is_compiled() -> None:
+    """There the tests have fields that are found sooner (`tests.support.quick_records`)."""
+    rows = records(2, np.dtype([("count", np.int64), ("share", np.float64), ("free", np.int32, (3,)), ("of", ROW)]))
+    row = rows[1]
+    row.count, row.share, row.of.other = 3, 0.5, 4
+    row.free[2] = 5
+    assert rows.count.tolist() == [0, 3]
+    assert rows[1].free.tolist() == [0, 0, 5]
+    assert (row.share, row.of.other, rows[1:][0].count, rows["count"][1]) == (0.5, 4, 3, 3)
+    assert row.dtype == rows.dtype
+    assert not hasattr(row, "other")
+    with pytest.raises((AttributeError, ValueError), match="other"):
+        row.other = 1
+
+
 @pytest.mark.parametrize("kind", [np.dtype(np.int32), np.dtype(np.float64), ROW])
 @pytest.mark.parametrize("rows", [0, 1, PART // 16, 3 * PART + 7])
 def test_what_is_copied_but_for_zeros_is_the_same(kind: np.dtype[np.void], rows: int) -> None:

@@ -2,22 +2,20 @@
 
 Hydra composes a configuration from files in some 50 ms. But only choices of config groups (and changes of Hydra's own
 node) take part in that; all other overrides are applied to the composed tree afterwards. So a tree is composed once for
-every distinct set of choices (`_Base`); of the package's own files once in a process, in whatever folder, and what
-it says is kept on disk (`written`). A job that
+every distinct set of choices (`bases`), of the package's own files once in a process, in whatever folder. A job that
 only puts plain values in place of plain values gets them put there; any other job gets a copy of the tree with its
 values applied by Hydra's own functions. Whatever goes wrong is left to Hydra, which starts over and says so itself.
 """
 
 from __future__ import annotations
 
-import os
-import pickle  # copies trees within this process, several times faster than copy.deepcopy; nothing is read from disk
+import pickle
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_dirname
@@ -27,34 +25,18 @@ from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
 from hydra.types import RunMode
-from omegaconf import AnyNode, Container, DictConfig, ListConfig, OmegaConf, flag_override, open_dict
+from omegaconf import Container, DictConfig, OmegaConf, flag_override, open_dict
 
-from prebleexp.launch import written
+from prebleexp.launch.bases import Base, Bases, asks_hydra, is_final, leaves
 from prebleexp.launch.configs import has_own, is_of_this_package, primary_of
 from prebleexp.launch.groups import made_whole
 from prebleexp.launch.messages import understood
-from prebleexp.launch.places import files
-from prebleexp.launch.written import Composition, Written, is_plain
+from prebleexp.launch.written import Composition
 
 LINES_KEPT = 10_000
 """overrides that a composer remembers parsed"""
 _ALONE = threading.RLock()
 """Hydra has one current configuration for all threads, and no part of it is made for two at once"""
-_OF_PACKAGE: dict[object, bytes] = {}
-"""bases of the package's configurations alone, by what they were made of"""
-
-_Loaded = tuple[tuple[bytes, DictConfig], Written]
-"""the tree and Hydra's node, and what they say"""
-
-
-@dataclass(frozen=True)
-class _Base(Written):
-    """A composed tree before values are applied. Jobs share what they do not change: it is most of the tree."""
-
-    nodes: dict[str, Any]
-    """to be put into the tree"""
-    whole: Callable[[], tuple[bytes, DictConfig]]
-    """the tree, and Hydra's node"""
 
 
 class Composer:
@@ -70,10 +52,9 @@ class Composer:
         self._parse = lru_cache(LINES_KEPT)(lambda line: parser.parse_overrides([line])[0])
         self._repositories: dict[tuple[str, ...], CachingConfigRepository] = {}
         self._is_group: dict[tuple[CachingConfigRepository, str], bool] = {}
-        self._bases: dict[tuple[str, ...], _Base] = {}
+        self._bases: dict[tuple[str, ...], Base] = {}
         self._options: dict[tuple[str, str], dict[str, Any] | None] = {}
-        is_of_package = is_of_this_package(loader.get_search_path()) and not has_own(loader)
-        self._made_of = written.digest((self._primary, *files())) if is_of_package else None
+        self._trees = Bases(loader)
 
     def compose(self, overrides: Sequence[str], number: int | None = None) -> Composition:
         """A composition of these overrides, with the values of `configuration`."""
@@ -115,7 +96,7 @@ class Composer:
         _number(cfg.hydra, number)
         return cfg
 
-    def _apart(self, overrides: Sequence[str]) -> tuple[list[Override], _Base, list[Override]]:
+    def _apart(self, overrides: Sequence[str]) -> tuple[list[Override], Base, list[Override]]:
         """The overrides, the tree that those of them make which take part in composing, and the others."""
         parsed = [self._parse(line) for line in (*self._fixed, *overrides)]
         self.loader.validate_sweep_overrides_legal(parsed, RunMode.RUN, from_shell=True)
@@ -130,10 +111,10 @@ class Composer:
         return parsed, self.base(tuple(structure)), values
 
     def _applied(
-        self, parsed: Sequence[Override], base: _Base, values: list[Override], number: int | None
+        self, parsed: Sequence[Override], base: Base, values: list[Override], number: int | None
     ) -> DictConfig:
-        asks_hydra = base.asks_hydra or any(_asks_hydra(str(override.input_line)) for override in values)
-        if asks_hydra and not all(_is_assignment(override) for override in values):
+        asks = base.asks_hydra or any(asks_hydra(str(override.input_line)) for override in values)
+        if asks and not all(_is_assignment(override) for override in values):
             # what looks at the tree while it is changed must see Hydra's node as it is then: not yet filled in
             lines = [str(override.input_line) for override in parsed[len(self._fixed) :]]
             return self._by_hydra(lines, number)
@@ -172,38 +153,12 @@ class Composer:
             self._is_group[at] = repository.group_exists(name)
         return self._is_group[at]
 
-    def base(self, structure: tuple[str, ...]) -> _Base:
+    def base(self, structure: tuple[str, ...]) -> Base:
         """The tree that overrides make which take part in composing."""
         if structure not in self._bases:
             rest, options = self._split(structure)
-            self._bases[structure] = self._with_options(rest, options) if options else self._load(structure)
+            self._bases[structure] = self._with_options(rest, options) if options else self._trees.made(structure)
         return self._bases[structure]
-
-    def _load(self, structure: tuple[str, ...]) -> _Base:
-        """By Hydra, but for what it has made of the same files before: that is only asked for its trees if need be."""
-        if self._made_of is None or any("hydra" in line and not line.startswith("hydra.mode=") for line in structure):
-            trees, one = self._loaded(structure)
-            return _Base(**vars(one), nodes={}, whole=lambda: trees)
-        known = written.kept(self._made_of, structure)
-        if known is None:
-            _, known = self._of_package(structure)
-            written.keep(self._made_of, structure, known)
-        return _Base(**vars(known), nodes={}, whole=cache(lambda: self._of_package(structure)[0]))
-
-    def _of_package(self, structure: tuple[str, ...]) -> _Loaded:
-        """Once in a process."""
-        at = (self._made_of, structure)
-        if at not in _OF_PACKAGE:
-            _OF_PACKAGE[at] = pickle.dumps(self._loaded(structure))
-        made: _Loaded = pickle.loads(_OF_PACKAGE[at])  # noqa: S301 -- written in this process
-        made[0][1].runtime.cwd = os.getcwd()  # noqa: PTH109 -- as Hydra writes it
-        return made
-
-    def _loaded(self, structure: tuple[str, ...]) -> _Loaded:
-        cfg = self.loader.load_configuration(self._primary, list(structure), RunMode.RUN)
-        with open_dict(cfg):
-            hydra = cfg.pop("hydra")
-        return (pickle.dumps(cfg), hydra), _written_of(cfg, hydra)
 
     def _split(self, structure: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, str]]:
         """Apart from the rest, the options chosen of groups of this package that are nothing but their group's node:
@@ -233,10 +188,10 @@ class Composer:
             found = self.loader.repository.load_config(f"{group}/{option}")
             alone = found and not (found.defaults_list or found.is_schema_source or found.header["package"])
             values: Any = OmegaConf.to_container(found.config) if found and alone else None
-            self._options[at] = values if isinstance(values, dict) and _is_final(values) else None
+            self._options[at] = values if isinstance(values, dict) and is_final(values) else None
         return self._options[at]
 
-    def _with_options(self, rest: tuple[str, ...], options: dict[str, str]) -> _Base:
+    def _with_options(self, rest: tuple[str, ...], options: dict[str, str]) -> Base:
         base = self.base(rest)
         nodes = {group: self._node(group, option) for group, option in options.items()}
         values = base.written | nodes
@@ -247,7 +202,7 @@ class Composer:
             choices=base.choices | options,
             written=values,
             final={key: value for key, value in values.items() if key in base.final or key in nodes},
-            leaves=frozenset((*others, *_leaves(OmegaConf.create(nodes)))),
+            leaves=frozenset((*others, *leaves(OmegaConf.create(nodes)))),
         )
 
 
@@ -280,42 +235,6 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _written_of(cfg: DictConfig, hydra: DictConfig) -> Written:
-    tree = OmegaConf.to_container(cfg)
-    assert isinstance(tree, dict)
-    values = {str(key): value for key, value in tree.items()}
-    final = {key: value for key, value in values.items() if _is_final(value)}
-    choices, multirun = dict(hydra.runtime.choices), hydra.mode == RunMode.MULTIRUN
-    return Written(choices, values, final, frozenset(_leaves(cfg)), _asks_hydra(repr(values)), multirun)
-
-
-def _leaves(cfg: DictConfig, path: str = "") -> Iterator[str]:
-    for key in cfg:
-        child = cfg._get_node(key)
-        if not isinstance(key, str) or not key.isidentifier():
-            continue
-        if isinstance(child, DictConfig):
-            if not path and child._metadata.ref_type is Any and not child._get_flag("readonly"):
-                yield key  # as report=none
-            yield from _leaves(child, f"{path}{key}.") if isinstance(child._value(), dict) else ()
-        elif isinstance(child, AnyNode | ListConfig) and _is_free(child):
-            yield path + key
-
-
-def _is_free(node: AnyNode | ListConfig) -> bool:
-    """Whether it is of no declared type, and may be changed."""
-    if isinstance(node, ListConfig):
-        of = node._metadata
-        untyped = isinstance(node._value(), list) and of.ref_type is Any and of.element_type is Any
-    else:
-        untyped = type(node) is AnyNode
-    return untyped and not node._get_flag("readonly")
-
-
-def _asks_hydra(text: str) -> bool:
-    return "${" in text and "hydra" in text
-
-
 def _is_change(override: Override) -> bool:
     """Whether it sets what is there."""
     return override.type == OverrideType.CHANGE and override.package is None
@@ -330,11 +249,3 @@ def _number(hydra: DictConfig, number: int | None) -> None:
     if number is not None:
         with open_dict(hydra):
             hydra.job.id = hydra.job.num = number
-
-
-def _is_final(value: Any) -> bool:
-    if isinstance(value, dict):
-        return all(map(_is_final, value.values()))
-    if isinstance(value, list):
-        return all(map(_is_final, value))
-    return not isinstance(value, str) or is_plain(value)

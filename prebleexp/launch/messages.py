@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException, OverrideParseException
-from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from prebleexp.errors import InvalidInput, SeveralValues, unknown
-from prebleexp.launch.configs import primary_of
+from prebleexp.launch.bases import Bases
 from prebleexp.launch.specs import located, unknown_field
+from prebleexp.launch.written import Written
 
 MULTIRUN = "hydra.mode=MULTIRUN"
 """what `-m` stands for"""
@@ -58,18 +58,19 @@ def _cause(loader: ConfigLoaderImpl, lines: Sequence[str]) -> InvalidInput | Non
         overrides = [parser.parse_override(line) for line in lines]
     except HydraException:
         return None
-    plain = _compose(loader, [])
+    bases = Bases(loader)
+    plain = _composed(bases, [])
     for override in overrides:
-        found = _group_trouble(loader, override, overrides)
+        found = _group_trouble(bases, override, overrides)
         if found is None and plain:
-            found = _value_trouble(loader, override, overrides, plain)
+            found = _value_trouble(bases, override, overrides, plain)
         if found:
             return found
     return None
 
 
-def _group_trouble(loader: ConfigLoaderImpl, override: Override, overrides: Sequence[Override]) -> InvalidInput | None:
-    name = override.key_or_group
+def _group_trouble(bases: Bases, override: Override, overrides: Sequence[Override]) -> InvalidInput | None:
+    name, loader = override.key_or_group, bases.loader
     options = loader.get_group_options(name)
     value = override.value()
     if not options or override.is_delete() or override.is_sweep_override() or isinstance(value, dict):
@@ -82,52 +83,52 @@ def _group_trouble(loader: ConfigLoaderImpl, override: Override, overrides: Sequ
                 within = "GPU" if inner == "gpu" else inner
                 return InvalidInput(f"unknown {name} {wrong[0]!r}; it is a {within}: say {name}/{inner}={wrong[0]}")
         return unknown(name.removesuffix("s") if name == "sweeps" else name, str(wrong[0]), options)
-    return _orphan(loader, override, overrides) if "/" in name and not override.is_add() else None
+    return _orphan(bases, override, overrides) if "/" in name and not override.is_add() else None
 
 
-def _orphan(loader: ConfigLoaderImpl, override: Override, overrides: Sequence[Override]) -> InvalidInput | None:
+def _orphan(bases: Bases, override: Override, overrides: Sequence[Override]) -> InvalidInput | None:
     """An error for an option of a group within a group, if what is chosen of the outer one has no such group."""
     group = override.key_or_group.partition("/")[0]
-    cfg = _compose(loader, [str(one.input_line) for one in overrides if one.key_or_group == group])
-    choices = cfg.hydra.runtime.choices if cfg is not None else {}
+    made = _composed(bases, [str(one.input_line) for one in overrides if one.key_or_group == group])
+    choices = made.choices if made else {}
     if group not in choices or override.key_or_group in choices:
         return None
-    outer = [f"{group}={one}" for one in loader.get_group_options(group)]
-    holders = [line for line in outer if _holds(loader, line, override.key_or_group)]
+    outer = [f"{group}={one}" for one in bases.loader.get_group_options(group)]
+    holders = [line for line in outer if _holds(bases, line, override.key_or_group)]
     return InvalidInput(
         f"{override.input_line}: {group}={choices[group]} has no {override.key_or_group}; choose "
         f"{' or '.join(holders)} with it"
     )
 
 
-def _holds(loader: ConfigLoaderImpl, line: str, name: str) -> bool:
-    cfg = _compose(loader, [line])
-    return cfg is not None and name in cfg.hydra.runtime.choices
+def _holds(bases: Bases, line: str, name: str) -> bool:
+    made = _composed(bases, [line])
+    return made is not None and name in made.choices
 
 
 def _value_trouble(
-    loader: ConfigLoaderImpl, override: Override, overrides: Sequence[Override], plain: DictConfig
+    bases: Bases, override: Override, overrides: Sequence[Override], plain: Written
 ) -> InvalidInput | None:
     if override.is_sweep_override():
         if any(other.input_line == MULTIRUN for other in overrides):
             return None
         return SeveralValues(str(override.input_line), "add -m to run a sweep over them")
-    if override.is_add() or override.is_force_add() or loader.repository.group_exists(override.key_or_group):
+    if override.is_add() or override.is_force_add() or bases.loader.repository.group_exists(override.key_or_group):
         return None
     path = override.key_or_group.split(".")
     if path[0] == "hydra":
         return None
-    if path[0] not in plain:
+    if path[0] not in plain.written:
         value = str(override.input_line).partition("=")[2]
-        if len(path) == 1 and (places := _within(loader, path[0], value, plain)):
+        if len(path) == 1 and (places := _within(bases.loader, path[0], value, plain.written)):
             return InvalidInput(f"unknown key {path[0]!r}; say {' or '.join(f'{one}={value}' for one in places)}")
-        return unknown("key", path[0], [str(key) for key in plain if key != "hydra"])
-    if len(path) == 2 and isinstance(plain[path[0]], DictConfig):
+        return unknown("key", path[0], list(plain.written))
+    if len(path) == 2 and isinstance(plain.written[path[0]], dict):
         chosen = [str(o.input_line) for o in overrides if o.key_or_group == path[0] and not o.is_sweep_override()]
-        cfg = _compose(loader, chosen)
-        node = cfg[path[0]] if cfg is not None else None
-        if isinstance(node, DictConfig) and path[1] not in node:
-            name = OmegaConf.select(cfg.hydra.runtime.choices, path[0]) if cfg is not None else None
+        made = _composed(bases, chosen)
+        node = made.written[path[0]] if made else None
+        if made and isinstance(node, dict) and path[1] not in node:
+            name = made.choices.get(path[0])
             fields = [str(k) for k in node if k != "_target_"]
             return (
                 _percentile(path, fields)
@@ -137,10 +138,10 @@ def _value_trouble(
     return None
 
 
-def _within(loader: ConfigLoaderImpl, key: str, value: str, plain: DictConfig) -> list[str]:
+def _within(loader: ConfigLoaderImpl, key: str, value: str, plain: Mapping[str, Any]) -> list[str]:
     """Where a key is that was written without its group: gpu=h100 is hardware/gpu, precision=fp8 hardware.precision.
     A number is no option of a group: gpu=4 means gpus."""
-    groups = [str(group) for group in plain if isinstance(plain[group], DictConfig) and group != "hydra"]
+    groups = [group for group in plain if isinstance(plain[group], dict)]
     named = [one for one in groups if key in loader.get_group_options(one, ObjectType.GROUP)]
     if named:
         return [] if value[:1].isdigit() else [f"{one}/{key}" for one in named]
@@ -157,7 +158,7 @@ def _percentile(path: Sequence[str], fields: Sequence[str]) -> InvalidInput | No
     return InvalidInput(f"unknown key {'.'.join(path)!r}; a percentile is a share of a limit: '{key}={{p{at}: 1}}'")
 
 
-def _unlisted(path: Sequence[str], name: str, node: DictConfig) -> InvalidInput | None:
+def _unlisted(path: Sequence[str], name: str, node: Mapping[str, Any]) -> InvalidInput | None:
     """An error for a field that the class has and its YAML does not list."""
     try:
         kind = located(path[0], name, str(node.get("_target_")))
@@ -174,8 +175,8 @@ def _unlisted(path: Sequence[str], name: str, node: DictConfig) -> InvalidInput 
     )
 
 
-def _compose(loader: ConfigLoaderImpl, lines: list[str]) -> DictConfig | None:
+def _composed(bases: Bases, lines: Sequence[str]) -> Written | None:
     try:
-        return loader.load_configuration(primary_of(loader), lines, RunMode.RUN)
+        return bases.made(tuple(lines))
     except Exception:
         return None

@@ -10,15 +10,17 @@ import pytest
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 
 from prebleexp import machine_code
-from prebleexp.launch import compose, configs, written
+from prebleexp.errors import InvalidInput
+from prebleexp.launch import bases, configs, written
 from prebleexp.launch.compose import Composer
+from prebleexp.launch.configure import job
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(machine_code, "home", lambda: tmp_path)
-    monkeypatch.setattr(compose, "_OF_PACKAGE", {})
+    monkeypatch.setattr(bases, "_OF_PACKAGE", {})
     return tmp_path / "composed"
 
 
@@ -44,14 +46,14 @@ def test_what_hydra_composed_is_kept_and_given_again(home: Path, monkeypatch: py
     loads = counted(monkeypatch)
     first = composed()
     assert (len(loads), len(list(home.iterdir()))) == (1, 1)
-    compose._OF_PACKAGE.clear()  # as in another process
+    bases._OF_PACKAGE.clear()  # as in another process
     assert (composed(), len(loads)) == (first, 1)
     (file,) = home.iterdir()
     said = json.loads(file.read_text())
     assert said["written"]["policy"]["_target_"]
     for damaged in ("", "{}", file.read_text()[:-9], json.dumps(said | {"made_of": "other files"})):
         file.write_text(damaged)
-        compose._OF_PACKAGE.clear()
+        bases._OF_PACKAGE.clear()
         assert composed() == first
         assert json.loads(file.read_text()) == said
     assert len(loads) == 5
@@ -62,10 +64,20 @@ def test_what_needs_hydras_trees_composes_them(home: Path, monkeypatch: pytest.M
         return Composer(configs.loader()).compose(["gpus=4", "+policy.more=1"]).values["policy"]
 
     composed()
-    compose._OF_PACKAGE.clear()
+    bases._OF_PACKAGE.clear()
     loads = counted(monkeypatch)
     assert other() == other()
     assert len(loads) == 1
+
+
+@pytest.mark.usefixtures("home")
+def test_what_is_wrong_is_looked_for_in_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    loads = counted(monkeypatch)
+    for count in (2, 1):  # the configuration, and what Hydra is asked to say itself, each time
+        with pytest.raises(InvalidInput, match=r"unknown key 'gpsu'\. Did you mean 'gpus'"):
+            job(["gpsu=3"], configs.loader())
+        assert len(loads) == count
+        loads.clear()
 
 
 @pytest.mark.usefixtures("home")

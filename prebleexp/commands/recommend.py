@@ -39,7 +39,7 @@ def _recommend(given: Given) -> int:
         tables.show(heads, rows)
         if gone:
             print(f"… also {', '.join(gone)}: on the page, and output=csv prints all", file=sys.stderr)
-        for line in [*([words.STAR] if len(best) > 1 else []), *table.notes(made, shown), *words.routers(shown[:1])]:
+        for line in [*([words.STAR] if len(best) > 1 else []), *table.notes(made, shown), *words.routers(shown)[:1]]:
             print(line)
     else:
         best = alike(made.candidates)

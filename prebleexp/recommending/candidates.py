@@ -65,6 +65,11 @@ class Candidate:
         return self.design.at_size(self.replicas)
 
     @property
+    def router(self) -> str | None:
+        """The policy's name; None for one replica, which has nothing to route."""
+        return str(self.design.at["policy"]) if self.replicas > 1 or self.cell.cluster.has_roles else None
+
+    @property
     def price(self) -> float:
         """The price of an hour at the answer."""
         return self.point.price

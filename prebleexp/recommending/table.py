@@ -13,6 +13,8 @@ from prebleexp.report.wording import number, seconds, share
 
 SPARE = ("TPOT p95", "TTFT p95", "evidence")
 """columns that a terminal does without, in this order, where it has no room"""
+NO_ROUTER = "none"
+"""of one replica"""
 NAMED = ("gpu", "tensor_parallel", "roles", "policy", MODEL)
 """of a design, what the table says"""
 
@@ -37,7 +39,7 @@ def lines(candidates: Sequence[Candidate], best: Sequence[Candidate]) -> list[li
                 f"{i}{'*' if one in best[1:] else ''}",
                 gpus(one),
                 *model,
-                str(one.design.at["policy"]),
+                one.router or NO_ROUTER,
                 _price(one),
                 share(seen["slo_attainment"], 3),
                 seconds(seen.get("ttft_p95_s")),
@@ -63,16 +65,20 @@ def gpus(of: Candidate) -> str:
 
 
 def _price(of: Candidate) -> str:
-    """At the answer; in brackets what it may be besides, by what request streams leave open."""
+    """At the answer; in brackets what it may be besides, by what request streams leave open, or that they leave nothing
+    open."""
     low, high = of.ends
+    alone = of.answer.alone
+    if alone is not None and alone.ends is None:
+        return f"{number(of.price)} (no interval)"
     below, above = low < of.price, high > of.price
     if math.isinf(high):
         said = f"{number(low)} or more" if below else "or more"
     elif below and above:
         said = f"{number(low)} to {number(high)}"
     else:
-        said = f"≥{number(low)}" if below else f"≤{number(high)}" if above else ""
-    return f"{number(of.price)} ({said})" if said else number(of.price)
+        said = f"from {number(low)}" if below else f"to {number(high)}" if above else "sure"
+    return f"{number(of.price)} ({said})"
 
 
 def notes(made: Recommender, candidates: Sequence[Candidate]) -> list[str]:

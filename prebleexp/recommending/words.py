@@ -18,7 +18,7 @@ from prebleexp.report import beside, planned
 from prebleexp.report.beside import EXTRAPOLATED
 from prebleexp.report.wording import condition, number
 
-STAR = "* request streams leave open whether it costs more than the first"
+STAR = "* it may cost no more than the first: what request streams leave open of the two prices overlaps"
 OTHERS = ("gpu", "tensor_parallel", "roles", "policy")
 """of a design, what its name says"""
 
@@ -29,9 +29,13 @@ def sentence(made: Recommender) -> str:
     contender = first.design.contender
     several = f"; {len(others)} more cannot be told apart from it" if others else ""
     return (
-        f"To keep {planned.promised(contender)}, {subject(contender)} {what(first)} with {first.design.at['policy']}"
+        f"To keep {planned.promised(contender)}, {subject(contender)} {what(first)}{_with(first)}"
         f"{_budget(first)} for {number(first.price)} an hour{_ends(first)}{several}.{_only_theory(made.candidates)}"
     )
+
+
+def _with(of: Candidate) -> str:
+    return "" if of.router is None else f" with {of.router}"
 
 
 def subject(of: Contender) -> str:
@@ -104,8 +108,9 @@ def _others(made: Recommender, called: Mapping[str, str], of: Callable[[Design],
         if best is None:
             found.append(none.format(said))
         else:
-            router, cost = best.design.at["policy"], f"{number(best.price)} an hour{_ends(best)}"
-            found.append(f"The cheapest {said}: {what(best)} with {router} at {cost}.")
+            found.append(
+                f"The cheapest {said}: {what(best)}{_with(best)} at {number(best.price)} an hour{_ends(best)}."
+            )
     return found
 
 
@@ -118,7 +123,7 @@ def left_out(made: Recommender) -> list[str]:
 
 def routers(of: Sequence[Candidate]) -> list[str]:
     """Each router in words, once."""
-    names = dict.fromkeys(str(one.design.at["policy"]) for one in of)
+    names = dict.fromkeys(one.router for one in of if one.router is not None)
     said = {name: places.words("policy", name).rstrip(".") for name in names}
     return [f"{name} is this router: {words}." for name, words in said.items() if words]
 

@@ -11,18 +11,21 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import Markup
 
 from prebleexp.report.answer import Answer
-from prebleexp.report.canvas import POINTS, drawn, quiet
+from prebleexp.report.canvas import FONT_PT, POINTS, drawn, quiet
 from prebleexp.report.figures import Column, Data, Entry, Figure, Panel, Table
+from prebleexp.report.labels import Box, placed
 from prebleexp.report.palette import INK, STYLES, Style
 from prebleexp.report.wording import number, tick
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
 LINE = STYLES[1]
 """of the front"""
 WIDTH_IN, HEIGHT_IN = 3.55, 2.5
 BOX = (0.17, 0.2, 0.79, 0.74)
+MARKER_PT = 4.0
 MOST_DEARER = 4.0
 """times the cheapest that keeps the promise, at most, a price is drawn"""
 
@@ -102,15 +105,30 @@ def figure(name: str, title: str, sentence: str, fronts: Sequence[Front]) -> Fig
 HEADS = ("price of an hour", "value")
 
 
-def _labels(points: Sequence[Priced], scale: float) -> dict[tuple[float, float], str]:
-    """By price and the highest of the points that cost it, their labels: side by side, as points lie close."""
-    found: dict[float, list[Priced]] = {}
+def _labels(points: Sequence[Priced], scale: float) -> list[tuple[float, float, str]]:
+    """At each point that has one, the highest first; of points at one place together."""
+    found: dict[tuple[float, float], list[str]] = {}
     for one in points:
         if one.label:
-            found.setdefault(one.price, []).append(one)
-    return {
-        (price, max(one.value for one in of) * scale): ", ".join(one.label for one in of) for price, of in found.items()
-    }
+            found.setdefault((one.price, one.value * scale), []).append(one.label)
+    said = [(*at, ", ".join(sorted(of, key=lambda label: (len(label), label)))) for at, of in found.items()]
+    return sorted(said, key=lambda one: -one[1])
+
+
+def _label(canvas: Canvas, axes: Axes, shown: Sequence[Priced], scale: float) -> None:
+    """Write the labels of points beside them, where the axes are as they will be."""
+    to_pt = POINTS / canvas.dpi
+    inside = Box(*(end * to_pt for end in (0.0, axes.bbox.y0, canvas.bbox.x1, canvas.bbox.y1)))
+
+    def at(x: float, y: float) -> tuple[float, float]:
+        across, up = axes.transData.transform((x, y)) * to_pt
+        return float(across), float(up)
+
+    labels = [(*at(x, y), text) for x, y, text in _labels(shown, scale)]
+    points = [at(one.price, one.value * scale) for one in shown]
+    corners = placed(labels, points, inside, FONT_PT, MARKER_PT)
+    for (_, _, text), corner in zip(labels, corners, strict=True):
+        axes.annotate(text, corner, xycoords="figure points", va="bottom", color=INK[0])
 
 
 def _value(front: Front, one: Priced) -> str:
@@ -133,14 +151,14 @@ def _panel(name: str, front: Front, looks: Mapping[str, Style], sentence: str) -
                 axes.plot([one.price] * 2, ends, color=INK[0], linewidth=0.8)
             look = looks[one.kind]
             face = look.light if one.keeps else "none"
-            axes.plot([one.price], [value], marker=look.marker, markersize=4, color=look.light, markerfacecolor=face)
+            axes.plot(
+                [one.price], [value], marker=look.marker, markersize=MARKER_PT, color=look.light, markerfacecolor=face
+            )
         line = [one for one in front.line if one.price <= reach]
         if line:
             values = [one.value * front.scale for one in line]
             style: Any = {"color": LINE.light, "linewidth": 1.4}
             axes.step([*(one.price for one in line), reach], [*values, values[-1]], where="post", **style)
-        for at, labels in _labels(shown, front.scale).items():
-            axes.annotate(labels, at, xytext=(4, 3), textcoords="offset points", color=INK[0])
         if front.limit is not None:
             axes.axhline(front.limit * front.scale, color=INK[0], linewidth=0.8, linestyle=(0, (3, 3)))
         axes.set(xlim=(0, 1.04 * reach))
@@ -151,5 +169,6 @@ def _panel(name: str, front: Front, looks: Mapping[str, Style], sentence: str) -
             axis.set_major_locator(locator)
             axis.set_major_formatter(ticker.FuncFormatter(lambda x, _: tick(x)))
         quiet(axes, "y")
+        _label(canvas, axes, shown, front.scale)
 
     return drawn(draw, WIDTH_IN, HEIGHT_IN, name=name, title=front.title, description=sentence)

@@ -9,15 +9,13 @@ from prebleexp.sim.compiled import compiled
 from prebleexp.sim.cost import request_ms, step_s
 from prebleexp.sim.links import HANDOFF
 from prebleexp.sim.plug import call_float, call_int
-from prebleexp.sim.pools import NEVER, UNCACHED, prefills
+from prebleexp.sim.pools import UNCACHED, prefills
 from prebleexp.sim.records import World
 
 
 @compiled
 def goes(self: None, mine: None, world: World, request: int, now: float) -> int:
     """Whether a request's prompt goes to a GPU for prompts."""
-    if world.pools.decider == NEVER:
-        return 0
     seen, g = world.seen.requests[request], int(world.seen.requests[request].gpu)
     engine, prompt = world.engines[g], int(seen.prompt_tokens + world.jobs[request].shown)
     found = call_int(engine.found, engine.own, world, request, now)

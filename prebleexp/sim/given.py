@@ -128,7 +128,8 @@ class Given:
         known = (of.gpu_name, of.gpu_memory_gib, of.layer_kinds)
         counted = self.overhead.mode != "none"
         first = sum(count for count, _ in self.kinds[: kind or 0])
-        together: dict[str, Any] = {"ranks": of.ranks, "first": first, "stages": of.stages}
+        reads = self.pools is not None and pulls and self.pools.roles[kind or 0] == DECODE
+        together: dict[str, Any] = {"ranks": of.ranks, "first": first, "stages": of.stages, "reads": reads}
         made = Setup(self.gpus, self.seed, *sizes, rows, *known, *seams, loads, counted, **together)
         return made if kind is not None else replace(made, steps=self._steps())
 

@@ -14,7 +14,7 @@ Routers, patience and faults know rows, each of which waits, runs and ends by it
 | function | fact | what it answers |
 | --- | --- | --- |
 | `placed` | a router has chosen a row's GPU | 1: it does not go there now, or did so here |
-| `waits` | a row comes to its GPU, with `RESERVE_FIRST` | 1: it waits for room at the other one |
+| `waits` | a row comes to its GPU | 1: it waits for room at the other one (`prebleexp.sim.reserving`) |
 | `computed` | a row is finished | |
 | `lost_on_the_way` | a row has come to a GPU that is down | 1: which row is lost by that was found here |
 | `is_lost` | routers have heard that a row is lost, or given back | 1: what follows was done here |
@@ -37,7 +37,6 @@ from prebleexp.sim.patience import cancel, gave_up, is_waiting
 from prebleexp.sim.plug import call_int, call_none
 from prebleexp.sim.pools import (
     PULL,
-    RESERVE_FIRST,
     is_asked_second,
     is_loading,
     is_part,
@@ -52,13 +51,10 @@ from prebleexp.sim.router import lose, pass_frontend, reached
 from prebleexp.sim.router_queue import join
 from prebleexp.sim.router_records import COMMON
 from prebleexp.sim.sessions import failed
-from prebleexp.sim.severing import severed
 from prebleexp.sim.types import State
-from prebleexp.sim.waking import wake
 
 UNROUTED, QUEUED, RUNNING = int(State.UNROUTED), int(State.QUEUED), int(State.RUNNING)
 HELD, RESERVED = int(State.HELD), int(State.RESERVED)
-GONE_WITH_IT = int(State.LOST)
 
 
 # ---------------------------------------------------------------- going
@@ -79,8 +75,6 @@ def placed(self: None, mine: None, world: World, row: int, now: float) -> int:
     if row == leg:
         return 0
     pass_frontend(world, leg)
-    if world.pools.protocol == RESERVE_FIRST and world.jobs[leg].state != GONE_WITH_IT:
-        pass_frontend(world, request)
     return 1
 
 
@@ -95,12 +89,6 @@ def _is_decided(world: World, request: int, now: float) -> int:
     world.arrivals[leg_of(world, request)] = now
     join(world, COMMON, leg_of(world, request))
     return 1
-
-
-@compiled
-def waits(self: None, mine: None, world: World, row: int, now: float) -> int:
-    prompt = prefills(world, int(world.seen.requests[row].gpu))
-    return int(prompt and world.jobs[request_of(world, row)].state != RESERVED)
 
 
 @compiled
@@ -121,9 +109,7 @@ def computed(self: None, mine: None, world: World, row: int, now: float) -> None
 @compiled
 def lost_on_the_way(self: None, mine: None, world: World, row: int, now: float) -> int:
     is_known = world.servers[world.seen.requests[row].gpu].gone != 0
-    if world.pools.protocol == RESERVE_FIRST and is_part(world, row):
-        row = severed(world, row)
-    elif is_routed_again(world, row):
+    if is_routed_again(world, row):
         leave_kv(world, row)
     lose(world, row, is_known)
     return 1
@@ -165,7 +151,7 @@ def is_lost(self: None, mine: None, world: World, row: int, now: float) -> int:
 @compiled
 def goes_on(self: None, mine: None, world: World, kind: int, row: int) -> int:
     prompt = prefills(world, int(world.seen.requests[row].gpu))
-    part = prompt and (kind == FINISHED or world.pools.both_at_arrival)
+    part = prompt and (kind == FINISHED or is_part(world, row))
     return int(part or (kind == LOST and world.jobs[row].state == HELD))
 
 
@@ -187,12 +173,11 @@ def refused(self: None, mine: None, world: World, row: int, now: float) -> int:
 @compiled
 def expire(self: None, mine: None, world: World, request: int, now: float) -> int:
     leg, gateway = leg_of(world, request), world.gateway
-    unrouted = world.jobs[request].state == UNROUTED
-    if world.pools.both_at_arrival and (unrouted or world.jobs[leg].state in (QUEUED, RUNNING)):
+    if is_part(world, request) and is_being_placed(world, request):
         if is_waiting(world, leg):
             _leave_both(world, request)
         return 1
-    row = leg if unrouted else request
+    row = leg if world.jobs[request].state == UNROUTED else request
     if not is_waiting(world, row):
         return 1
     state = world.jobs[row].state
@@ -211,6 +196,13 @@ def expire(self: None, mine: None, world: World, request: int, now: float) -> in
 
 
 @compiled
+def is_being_placed(world: World, request: int) -> bool:
+    """Whether its GPUs are not all chosen, or its prompt is not computed."""
+    unrouted = world.jobs[request].state == UNROUTED
+    return bool(unrouted or world.jobs[leg_of(world, request)].state in (QUEUED, RUNNING))
+
+
+@compiled
 def _leave_both(world: World, request: int) -> None:
     """Its prompt is not computed yet, and both GPUs may be chosen: wherever it is, each is rid of it."""
     ends, chosen, gateway = True, False, world.gateway
@@ -220,8 +212,6 @@ def _leave_both(world: World, request: int) -> None:
         if g != NONE:
             chosen = True
             ends = ends and prefills(world, g)
-            if world.pools.protocol == RESERVE_FIRST:
-                wake(world, g)
         cancel(world, row)
         gave_up(world, row)
     if not ends:  # when routers have heard of it

@@ -18,7 +18,16 @@ from prebleexp.sim.history import History, Move
 from prebleexp.sim.kind import Kind
 from prebleexp.sim.migration import Pairs
 from prebleexp.sim.plug import Plug, joined
-from prebleexp.sim.pools import DECODE, Disaggregation, Pools, refined_of_legs, told_of_legs
+from prebleexp.sim.pools import (
+    ALWAYS,
+    DECODE,
+    NEVER,
+    RESERVE_FIRST,
+    Disaggregation,
+    Pools,
+    refined_of_legs,
+    told_of_legs,
+)
 from prebleexp.sim.records import NONE, World
 from prebleexp.sim.routers import Routers
 from prebleexp.sim.rules import Rules
@@ -125,11 +134,12 @@ class Host:
         self.warming = None if given.before is None else Warming(given, self.world, self.changes, self._find_candidates)
 
     def _pools(self, of: Disaggregation, requests: int, counts: list[int]) -> Pools:
-        from prebleexp.sim import handoff  # few runs have it: others need not import it
+        from prebleexp.sim import handoff, reserving  # few runs have it: others need not import it
 
-        self.handoff = Plug(None, handoff, None, addresses.HANDOFF, HANDOFF[of.protocol])
+        kernels = reserving if of.protocol == RESERVE_FIRST else handoff
+        self.handoff = Plug(None, kernels, None, addresses.HANDOFF, HANDOFF[of.protocol])
         made = of.pools(requests, counts)._replace(handoff=self.handoff.record)
-        if of.prompts_first:
+        if of.decider in (ALWAYS, NEVER):  # nobody is asked, or nothing decides
             return made
         self.decider = Plug(None, deciding, None, addresses.DECIDER, DECIDER)
         return made._replace(decides=self.decider.record)

@@ -136,7 +136,8 @@ class Plug:
         for name, function in functions.items():
             returns, arguments = self._functions[name]
             python = getattr(function, "py_func", function)
-            wanted.append(Wanted(python, name, _qualified(self.plug, name), returns, (self.block.layout, *arguments)))
+            qualified = _qualified(self.plug, python, name)
+            wanted.append(Wanted(python, name, qualified, returns, (self.block.layout, *arguments)))
         return dict(zip(names, objects.addresses(tuple(wanted), self._check), strict=True))
 
 
@@ -153,8 +154,9 @@ def _one(record: np.dtype[Any]) -> Any:
     return np.zeros(1, record).view(np.recarray)[0]
 
 
-def _qualified(plug: Any, name: str) -> str:
-    return f"{type(plug).__module__}.{type(plug).__qualname__}.{name}"
+def _qualified(plug: Any, function: Any, name: str) -> str:
+    """By its own module: a plug has its functions from one of several, of which two may have one of a name."""
+    return f"{function.__module__}.{type(plug).__qualname__}.{name}"
 
 
 def plain(function: Any, known: dict[Any, Any] | None = None) -> Any:

@@ -106,7 +106,8 @@ class Setup:
     """the first GPU of this kind"""
     stages: int = 1
     """of the pipeline that each GPU, as it is simulated, is"""
-
+    reads: bool = False
+    """whether these GPUs make outputs alone, of KV that they read (pull)"""
     steps: tuple[Steps, ...] = ()
     """for routers: how each GPU's engine makes its steps; empty: not known, as of servers behind a real router"""
 

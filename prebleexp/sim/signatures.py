@@ -42,7 +42,7 @@ DECIDING: Signatures = {"found": (INT, (WORLD, *_SUBJECT))}
 DECIDER: Signatures = {"goes": (INT, (WORLD, *_SUBJECT))}
 TIERING: Signatures = {
     "fetch": (INT, (WORLD, *_SUBJECT)),
-    "offload": (NOTHING, (WORLD, *_SUBJECT)),
+    "offload": (INT, (WORLD, *_SUBJECT)),
     "landed": (NOTHING, (WORLD, *_SUBJECT)),
     "hear": (NOTHING, (WORLD, *_SUBJECT)),
     "heard": (NOTHING, (WORLD, *_SUBJECT)),

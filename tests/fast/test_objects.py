@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from prebleexp.hardware.preble import PrebleFit
-from prebleexp.sim import addresses, elf, objects
+from prebleexp.sim import addresses, elf, handoff, objects, reserving
 from prebleexp.sim.entry import compiled_for
 from prebleexp.sim.handles import Block
 from prebleexp.sim.later import INTERPRETED
 from prebleexp.sim.objects import Wanted
 from prebleexp.sim.plug import FLOAT, INT, Plug
-from prebleexp.sim.signatures import COST
+from prebleexp.sim.pools import RESERVE_FIRST
+from prebleexp.sim.signatures import COST, HANDOFF
 from prebleexp.sim.world import EXAMPLE
 from tests.support.routers import cost_of_a_token
 
@@ -75,6 +76,16 @@ def test_a_file_is_for_its_kinds_its_source_and_its_machine(monkeypatch: pytest.
     monkeypatch.setattr(objects, "_machine", lambda: ("another",))
     assert objects._place((one,)) != place
     assert objects._place((one._replace(function=lambda: None),)) is None  # its source does not say all that it does
+
+
+def test_functions_of_one_name_are_kept_apart_where_a_plug_has_its_own_from_one_of_two_modules(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Wanted] = []
+    monkeypatch.setattr(objects, "addresses", lambda wanted, check: asked.extend(wanted) or [0] * len(wanted))
+    for source in (handoff, reserving):
+        Plug(None, source, None, addresses.HANDOFF, {"placed": HANDOFF[RESERVE_FIRST]["placed"]})
+    assert len({one.qualified for one in asked}) == 2
 
 
 def test_what_objects_need_of_others_is_read_in_them() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.support.places import ROOT
 
-MOST = 42
+MOST = 24
 FACTS = re.compile(
     r"([\w.]+\.)?pools\.(protocol|decider|send|both_at_arrival|first|legs|whole)"
     r"|([\w.]+\.)?rules\.(retry|resume|singly)"

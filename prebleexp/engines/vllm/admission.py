@@ -89,8 +89,7 @@ def _fits(mine: Engines, world: World, g: int, request: int, cap: int, budget: i
             if not chunks and left > budget:
                 return False
             reached -= left - min(left, budget, cap if cap > 0 else budget)
-        if settings.drafts > 0:
-            reached = min(reached + padding + settings.lookahead, settings.context_length)
+        reached = min(reached + padding + settings.lookahead, settings.context_length)
         held = int(mine.jobs[request].blocks)
         more = max(0, needed(mine, known, held, reached))  # else none, but where a move was given up
         return bool(more + kept <= gpu.free)

@@ -92,19 +92,19 @@ def _placeholders(mine: Engines, world: World, g: int, request: int) -> int:
     """With how many a waiting request that lacks one token is padded, so that decodes of a step are alike; NEVER: it is
     not."""
     gpu, settings, job = mine.gpus[g], mine.settings, mine.jobs[request]
-    known = int(job.known)
+    known, drafts = int(job.known), int(settings.drafts)
     if job.filling >= PULLED:  # its KV has come
         step = mine.steps[g, gpu.scheduled % STEPS]
         alone = mine.speculation.prefills[g] == 0 and job.computed == known - 1
         alone = alone and (job.computed > 0 or step.chosen > step.admitted)
-        return int(settings.drafts) if alone and known + 1 + settings.drafts <= settings.context_length else NEVER
+        return drafts if alone and known + 1 + drafts <= settings.context_length else NEVER
     if mine.speculation.prefills[g] != 0 or (known - 1) % settings.block_size != 0:
         return NEVER
     found, step = known - 1, mine.steps[g, gpu.scheduled % STEPS]
-    if found + 2 + settings.drafts > settings.context_length or (step.chosen == step.admitted and found == 0):
+    if found + 2 + drafts > settings.context_length or (step.chosen == step.admitted and found == 0):
         return NEVER
     hits, _ = cached(mine, world, g, request)
-    return int(settings.drafts) if hits * settings.block_size == found else NEVER
+    return drafts if hits * settings.block_size == found else NEVER
 
 
 placeholders = chosen_by("speculation", nothing, _placeholders)

@@ -229,12 +229,14 @@ class VLLM(Engine):
             drafts=drafts.drafts,
             draft_cost=float(drafts.cost),
             lookahead=drafts.lookahead,
+            first_step=drafts.first_step,
             slots=drafts.slots,
             key_ahead=0 if connected else drafts.key_ahead,
             drops_last=connected and drafts.key_ahead > 0,
             idle_poll_s=self.idle_poll_s,
             hears_at_results=self.hears_at_results,
             tiered=setup.tiers,
+            fenced=self.async_scheduling and (setup.tiers or setup.reads),
             connected=connected,
             tables=1 if grouping is None else len(grouping.groups),
             grouped=grouping is not None,
@@ -320,10 +322,8 @@ class VLLM(Engine):
 
     def _most_pulled(self, setup: Setup) -> int:
         """Blocks of the longest context, if it may come over a link."""
-        comes = setup.legs or setup.tiers or setup.moves
-        return (
-            self.tables(setup).number * (int(setup.last_tokens.max(initial=0)) // self.block_size + 1) if comes else 0
-        )
+        longest = int(setup.last_tokens.max(initial=0)) // self.block_size + 1
+        return self.tables(setup).number * longest if setup.legs or setup.tiers or setup.moves else 0
 
     def blocks(self, setup: Setup) -> tuple[int, Longs]:
         return self.block_size, setup.last_tokens // self.block_size

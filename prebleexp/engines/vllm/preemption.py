@@ -9,17 +9,8 @@ from prebleexp.engines.vllm import queue
 from prebleexp.engines.vllm.records import NEVER, STEPS, Engines
 from prebleexp.engines.vllm.tables import release
 from prebleexp.sim.compiled import compiled
-from prebleexp.sim.pools import PULL, decodes
 from prebleexp.sim.records import World
 from prebleexp.sim.tiers import want
-
-
-@compiled
-def fenced(mine: Engines, world: World, g: int) -> bool:
-    """Whether blocks of a request that a step under way has are given back when that is over: KV of others may come
-    into them. So it is not preempted before, and whoever needs blocks is not scheduled, nor those behind."""
-    comes = mine.settings.tiered or (world.pools.protocol == PULL and decodes(world, g))
-    return bool(mine.settings.async_scheduling and comes)
 
 
 @compiled

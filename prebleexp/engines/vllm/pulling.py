@@ -74,7 +74,7 @@ def reserve(
     drafts will need."""
     gpu, job, settings = mine.gpus[g], mine.jobs[request], mine.settings
     kept = settings.blocks_kept_free if gpu.running > 0 else 0
-    others += settings.tables * blocks_of(mine, reading.first_step(mine))
+    others += settings.tables * blocks_of(mine, settings.first_step)
     if need + others + kept > gpu.free:
         return NONE
     queue.pop(mine, g)
@@ -100,7 +100,7 @@ def promised(mine: Engines, world: World, g: int) -> int:
     for row in range(gpu.running):
         job, new = mine.jobs[mine.running[g, row]], row - gpu.running + step.admitted
         fills = job.filling != 0
-        if new >= 0 and mine.settings.drafts > 0:
+        if new >= 0:
             one = mine.chosen[g, slot, step.chosen - step.admitted + new]
             fills = one.hits + one.tokens < job.known or job.heap_key < FIRST // 2
         if fills:

@@ -116,16 +116,9 @@ promised = chosen_by("groups", _promised, _promised_of_groups)
 
 
 @compiled
-def first_step(mine: Engines) -> int:
-    """Positions that a first step with drafts needs behind what is known."""
-    settings = mine.settings
-    return 1 + settings.drafts + settings.lookahead if settings.drafts > 0 else 0
-
-
-@compiled
 def lacks(mine: Engines, job: Any) -> int:
     """Blocks that a request still needs for all that it knows, and for a first step with drafts."""
-    return int(promised(mine, int(job.known) + first_step(mine), int(job.blocks)))
+    return int(promised(mine, int(job.known) + mine.settings.first_step, int(job.blocks)))
 
 
 @compiled

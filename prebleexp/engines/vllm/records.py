@@ -209,6 +209,8 @@ class Settings(NamedTuple):
     """of a draft's pass, as a share of a step"""
     lookahead: int
     """positions behind a step's own for which a request holds blocks"""
+    first_step: int
+    """positions behind what is known that a first step with drafts needs; 0: none"""
     slots: int
     """tokens of a step's budget that a request takes beside its own"""
     key_ahead: int
@@ -225,6 +227,9 @@ class Settings(NamedTuple):
     all GPUs that begin together; and by what comes over a link at once"""
     tiered: bool
     """whether tiers stand behind the caches"""
+    fenced: bool
+    """whether blocks of a request that a step under way has are given back when that is over: KV of others may come
+    into them. So it is not preempted before, and whoever needs blocks is not scheduled, nor those behind"""
     connected: bool
     """whether there is a KV connector: to tiers, or between GPUs with roles"""
     tables: int

@@ -6,7 +6,6 @@ import numpy as np
 
 from prebleexp.engines.serving import RUNNING, finished, first_token
 from prebleexp.engines.vllm.passed import waits_no_more
-from prebleexp.engines.vllm.preemption import fenced
 from prebleexp.engines.vllm.records import STOPPED, Engines
 from prebleexp.engines.vllm.tables import move_on, release, remember
 from prebleexp.sim.compiled import compiled
@@ -66,7 +65,7 @@ def finish(mine: Engines, world: World, g: int, request: int, now: float) -> Non
             move_on(mine, world, g, request)
         if prefills(world, g):
             mine.gpus[g].held += 1
-        elif mine.settings.drafts == 0 or job.under_way == 0 or not fenced(mine, world, g):
+        elif mine.settings.drafts == 0 or job.under_way == 0 or not mine.settings.fenced:
             release(mine, g, request)  # else when the step under way is over
         mine.gpus[g].generated -= output
     finished(world, g, request, output, now)

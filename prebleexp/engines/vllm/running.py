@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from prebleexp.engines.vllm.preemption import fenced, preempt, victim
+from prebleexp.engines.vllm.preemption import preempt, victim
 from prebleexp.engines.vllm.records import ANONYMOUS, NEVER, STEPS, Engines
 from prebleexp.engines.vllm.steady import (
     begin_steady,
@@ -180,10 +180,11 @@ def go_on(mine: Engines, world: World, g: int, step: Any, cap: int, looked_at: i
 
 @compiled
 def one_by_one(mine: Engines, world: World, g: int, step: Any, cap: int) -> int:
-    """The same where the budget or the blocks may not suffice, in order of admission."""
+    """The same where the budget or the blocks may not suffice, in order of admission, of whom nobody is steady then."""
+    unsettle(mine, world, g)
     gpu, running = mine.gpus[g], mine.running[g]
     budget, at = mine.settings.max_num_batched_tokens, 0
-    waits = fenced(mine, world, g)
+    waits = mine.settings.fenced
     while at < gpu.running and budget > 0:
         request = int(running[at])
         job = mine.jobs[request]

@@ -13,13 +13,13 @@ import numpy as np
 from prebleexp.engines.largest import keep_largest
 from prebleexp.engines.vllm.admission import admit
 from prebleexp.engines.vllm.records import STEPS, Engines
-from prebleexp.engines.vllm.running import go_on, plan, unsettle
+from prebleexp.engines.vllm.running import go_on, plan
 from prebleexp.engines.vllm.running import one_by_one as without_drafts
 from prebleexp.engines.vllm.tables import held, tokens_of, write_held
 from prebleexp.engines.vllm.verifying import verify_one_by_one
 from prebleexp.sim.compiled import chosen_by, compiled
 from prebleexp.sim.cost import decode_s, request_ms, step_s
-from prebleexp.sim.plug import call_none
+from prebleexp.sim.plug import call_int, call_none
 from prebleexp.sim.records import NONE, World
 
 one_by_one = chosen_by("speculation", without_drafts, verify_one_by_one)
@@ -41,25 +41,21 @@ def _at_any_time(mine: Engines, world: World, g: int, now: float) -> None:
     cap = mine.settings.long_prefill_token_threshold if gpu.running + gpu.queued + gpu.reserved > 1 else 0
     gpu.flush = gpu.quiet_until = 0
     looked_at = plan(mine, g, cap)
-    if looked_at >= 0:
-        budget = go_on(mine, world, g, step, cap, looked_at)
-    else:
-        if mine.settings.drafts == 0:  # else nobody is steady
-            unsettle(mine, world, g)
-        budget = one_by_one(mine, world, g, step, cap)
+    budget = go_on(mine, world, g, step, cap, looked_at) if looked_at >= 0 else one_by_one(mine, world, g, step, cap)
     if step.preempted == 0:
         admit(mine, world, g, step, cap, budget)
     step.free, step.waiting, step.running = gpu.free, gpu.queued + gpu.reserved, gpu.running
     if not mine.settings.hears_at_results:
         step.news, step.last_news, gpu.news = gpu.news, gpu.last_news, NONE
         step.stored, step.last_stored, gpu.stored = gpu.stored, gpu.last_stored, NONE
-    step.seconds = _account(mine, world, g, step)
+    seconds = max(0.0, account(mine, world, g, step))  # a fitted cost may be negative somewhere
+    step.seconds = seconds + mine.settings.host_s if step.requests > 0 else 0.0
     step.counts = int(step.requests > 0 or step.preempted > 0 or step.reserved > 0)
     step.quiet = int(step.requests > 0 and step.chosen + step.preempted + step.reserved == 0)
     if world.rules.watched:
         _write_down(mine, g, step)
     gpu.scheduled += 1
-    call_none(world.engines[g].offload, world.engines[g].own, world, g, now)
+    call_int(world.engines[g].offload, world.engines[g].own, world, g, now)
 
 
 @compiled
@@ -74,7 +70,7 @@ def empty(step: Any, now: float) -> None:
 
 @compiled
 def _account(mine: Engines, world: World, g: int, step: Any) -> float:
-    """The chosen tokens count as computed; returns the seconds that the step takes."""
+    """The chosen tokens count as computed; returns the seconds that the model takes for them."""
     gpu, cost = mine.gpus[g], world.seen.costs[g]
     chosen = mine.chosen[g, gpu.scheduled % STEPS]
     prefills, new, length, milliseconds = 0, 0, 0, 0.0
@@ -111,21 +107,28 @@ def _account(mine: Engines, world: World, g: int, step: Any) -> float:
     keep_largest(world.totals[g], running, context)
     unique = min(length + context, held(mine, g))
     if prefills + new == 0:
-        seconds = decode_s(cost, running, context, unique, 1)
-    else:
-        seconds = step_s(cost, prefills, new, length, running, context, unique, milliseconds)
-    if mine.settings.drafts > 0:
-        sampling = theirs = 0
-        for row in range(step.chosen):
-            one = chosen[row]
-            if one.samples != 0:
-                sampling += 1
-                theirs += int(mine.jobs[one.request].computed)
-                world.totals[g].drafted_tokens += one.samples - 1
-        if sampling > 0:  # the first pass goes through all tokens of the step, each further one through one of each
-            passes = (mine.settings.drafts - 1) * decode_s(cost, sampling, theirs, min(theirs, held(mine, g)), 1)
-            seconds += mine.settings.draft_cost * (seconds + passes)
-    return max(0.0, seconds) + mine.settings.host_s  # a fitted cost may be negative somewhere
+        return float(decode_s(cost, running, context, unique, 1))
+    return float(step_s(cost, prefills, new, length, running, context, unique, milliseconds))
+
+
+@compiled
+def _account_with_drafts(mine: Engines, world: World, g: int, step: Any) -> float:
+    """The same, and what is drafted behind them: the first pass goes through all tokens of the step, each further one
+    through one of each request that samples."""
+    seconds, cost, sampling, theirs = _account(mine, world, g, step), world.seen.costs[g], 0, 0
+    for row in range(step.chosen if step.requests > 0 else 0):
+        one = mine.chosen[g, mine.gpus[g].scheduled % STEPS, row]
+        if one.samples != 0:
+            sampling += 1
+            theirs += int(mine.jobs[one.request].computed)
+            world.totals[g].drafted_tokens += one.samples - 1
+    if sampling > 0:
+        passes = (mine.settings.drafts - 1) * decode_s(cost, sampling, theirs, min(theirs, held(mine, g)), 1)
+        seconds += mine.settings.draft_cost * (seconds + passes)
+    return float(seconds)
+
+
+account = chosen_by("speculation", _account, _account_with_drafts)
 
 
 @compiled

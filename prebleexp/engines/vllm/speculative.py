@@ -100,6 +100,11 @@ class SpeculativeConfig:
         return 0 if self.method == "ngram" else self.drafts
 
     @property
+    def first_step(self) -> int:
+        """Positions behind what is known that a first step with drafts needs; 0: none."""
+        return 1 + self.drafts + self.lookahead if self.drafts else 0
+
+    @property
     def slots(self) -> int:
         """Tokens of a step's budget that a request takes beside its own."""
         return int(self.method == "draft_model")

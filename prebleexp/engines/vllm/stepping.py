@@ -68,18 +68,18 @@ def begin(self: Any, mine: Engines, world: World, g: int, now: float) -> float:
     """Seconds that the step takes; negative: there is nothing to do."""
     gpu, ahead = mine.gpus[g], 2 if mine.settings.async_scheduling else 1
     waits = hears = False
-    call_none(world.engines[g].offload, world.engines[g].own, world, g, now)
+    comes = call_int(world.engines[g].offload, world.engines[g].own, world, g, now)
     while True:
         while not waits and gpu.scheduled - gpu.begun < ahead and busy(gpu):
             schedule(mine, world, g, now)
             # An empty step, and the next will be, until KV has come or has been read: vLLM would go on with empty ones.
             idle = gpu.running == 0 and mine.steps[g, (gpu.scheduled - 1) % STEPS].counts == 0
-            waits = bool(idle and (gpu.held + gpu.reserved > 0 or mine.settings.tiered))
+            waits = bool(idle and gpu.held + gpu.reserved + comes > 0)
         if gpu.scheduled == gpu.begun:
-            if gpu.held + gpu.reserved > 0 or mine.settings.tiered or hears:  # it may have preempted, or reserved
+            if gpu.held + gpu.reserved + comes > 0 or hears:  # it may have preempted, or reserved
                 publish(mine, world, g)
             gpu.idle_s = now
-            call_none(world.engines[g].offload, world.engines[g].own, world, g, now)
+            call_int(world.engines[g].offload, world.engines[g].own, world, g, now)
             return -1.0
         step = mine.steps[g, gpu.begun % STEPS]
         if step.waits > 0:  # for blocks that are being stored
@@ -129,9 +129,7 @@ def end(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
         alike(world.gaps.classes[0], now - gpu.step_ended_s, others)
     gpu.over, gpu.step_ended_s = gpu.begun, now
     gpu.generated += step.steady
-    if mine.settings.drafts > 0:
-        verify(mine, world, g, slot)
-    for row in range(step.chosen if mine.settings.drafts == 0 else 0):
+    for row in range(min(int(step.chosen), verify(mine, world, g, slot))):
         one = chosen[row]
         request = int(one.request)
         job = mine.jobs[request]

@@ -35,8 +35,8 @@ from prebleexp.sim.waking import wake
 
 
 @compiled
-def offload(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
-    """If a step was just scheduled, what it fills is offered. What is ready is sent."""
+def offload(self: Any, mine: Engines, world: World, g: int, now: float) -> int:
+    """If a step was just scheduled, what it fills is offered. What is ready is sent. 1: KV may come, at any time."""
     gpu, tiers = mine.gpus[g], world.tiers
     if tiers.looked[g] < gpu.scheduled:
         tiers.looked[g] = gpu.scheduled
@@ -50,6 +50,7 @@ def offload(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
         ask_for_loads(mine, world, g, now)
     else:
         _send(mine, world, g, now)
+    return 1
 
 
 # ---------------------------------------------------------------- sending

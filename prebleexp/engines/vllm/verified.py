@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from prebleexp.engines.vllm.drafts import drawn
 from prebleexp.engines.vllm.phases import nothing
-from prebleexp.engines.vllm.preemption import fenced
 from prebleexp.engines.vllm.records import Engines
 from prebleexp.engines.vllm.results import serve
 from prebleexp.engines.vllm.tables import release, remember
@@ -20,12 +19,12 @@ from prebleexp.sim.records import NONE, World
 
 @compiled
 def _verify(mine: Engines, world: World, g: int, slot: int) -> int:
-    """Of the step that is over. Rejected drafts are taken back."""
+    """Of the step that is over; rejected drafts are taken back. So many of its requests are left to be served: none."""
     gpu, spec, gaps, now = mine.gpus[g], mine.speculation, world.gaps, world.control.now
     step, chosen, size, together = mine.steps[g, slot], mine.chosen[g, slot], mine.settings.block_size, 0
     before_s, each = spec.ended_s[g], gaps.each or len(gaps.shown) > 0
     spec.ended_s[g] = now
-    for row in range(step.chosen if fenced(mine, world, g) else 0):  # their end came sooner than was known
+    for row in range(step.chosen if mine.settings.fenced else 0):  # their end came sooner than was known
         if mine.jobs[chosen[row].request].finished != 0:
             release(mine, g, int(chosen[row].request))
     for row in range(step.chosen):
@@ -68,3 +67,4 @@ def _verify(mine: Engines, world: World, g: int, slot: int) -> int:
 
 
 verify = chosen_by("speculation", nothing, _verify)
+"""… without drafts all of them"""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from prebleexp.engines.vllm.drafts import proposed
-from prebleexp.engines.vllm.preemption import fenced, preempt, victim
+from prebleexp.engines.vllm.preemption import preempt, victim
 from prebleexp.engines.vllm.records import STEPS, Engines
 from prebleexp.engines.vllm.steady import last_is_due, not_chosen
 from prebleexp.engines.vllm.tables import lengthen, move_on, remember
@@ -23,7 +23,7 @@ def verify_one_by_one(mine: Engines, world: World, g: int, step: Any, cap: int) 
     gpu, running, settings, spec = mine.gpus[g], mine.running[g], mine.settings, mine.speculation
     chosen = mine.chosen[g, gpu.scheduled % STEPS]
     budget, at = settings.max_num_batched_tokens - settings.slots, 0
-    waits, spec.prefills[g] = fenced(mine, world, g), 0
+    waits, spec.prefills[g] = settings.fenced, 0
     while at < gpu.running and budget > 0:
         request = int(running[at])
         job = mine.jobs[request]

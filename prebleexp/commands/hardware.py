@@ -3,7 +3,9 @@ explained: what fits, and what its steps take."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import shutil
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,11 @@ from prebleexp.hardware.model import Model
 from prebleexp.hardware.transfers import paths
 from prebleexp.launch import configs, configure, tables
 from prebleexp.launch.from_cache import Options
+from prebleexp.launch.narrow import narrowed
 
+SPARE = ("support", "n", "p90_error")
+"""columns that a terminal does without, in this order, where it has no room"""
+ANY = "any"
 BATCHES = (1, 4, 16, 64, 256)
 CONTEXTS = (1000, 8000)
 """tokens of each request of a batch"""
@@ -64,10 +70,30 @@ def _list(output: str) -> None:
     )
     models = {name: Model(**config) for name, config in options.configs("hardware/model").items()}
     _show("models: hardware/model=", [_model(one, name) for name, one in models.items()])
-    _show("how well combinations are known (others: by the parameters of gpu any)", known)
+    _show_known(known)
     fits = [{"hardware": name, "support": _support(name)} for name in options.configs("hardware") if name != "composed"]
-    _show("fits of one model on one GPU each: hardware=", fits)
-    print("explain one: prebleexp hardware gpu=h200 model=llama_3_1_70b tensor_parallel=4 precision=fp8")
+    print("fits of one model on one GPU each")
+    for one in fits:
+        _say(f"hardware={one['hardware']}: {one['support']}")
+    print()
+    print("explain one: prebleexp hardware gpu=h200 model=llama_3_1_70b tensor_parallel=4")
+
+
+def _show_known(known: Sequence[Mapping[str, Any]]) -> None:
+    """Without what a terminal has no room for, and by GPU and model, as people look for theirs."""
+    order = sorted(known, key=lambda row: (row["gpu"] == ANY, row["gpu"], row["model"], row["engine"]))
+    heads = list(order[0])
+    lines = [[tables.number(row[head], 3) for head in heads] for row in order]
+    shown, rows, gone = narrowed(heads, lines, SPARE)
+    tables.show(shown, rows, title="how well combinations are known (others: by the parameters of gpu any)")
+    if gone:
+        print(f"… also {', '.join(gone)}: output=csv prints all, and naming one explains it")
+    print()
+
+
+def _say(text: str) -> None:
+    """In lines that a terminal has room for."""
+    print(textwrap.fill(text, shutil.get_terminal_size().columns, subsequent_indent="    ", break_long_words=False))
 
 
 def _support(option: str) -> str:

@@ -17,10 +17,12 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from prebleexp.errors import InvalidInput, SeveralValues, unknown
+from prebleexp.hardware.same_shape import of_shape
 from prebleexp.launch.bases import Bases
 from prebleexp.launch.specs import located, unknown_field
 from prebleexp.launch.written import Written
 
+MODELS = "hardware/model"
 MULTIRUN = "hydra.mode=MULTIRUN"
 """what `-m` stands for"""
 PERCENTILE = re.compile(r"(?:p(?P<before>\d+)_)?(?P<limit>[a-z]+)(?:_p(?P<after>\d+))?(?:_s)?")
@@ -82,6 +84,11 @@ def _group_trouble(bases: Bases, override: Override, overrides: Sequence[Overrid
             if wrong[0] in loader.get_group_options(f"{name}/{inner}"):
                 within = "GPU" if inner == "gpu" else inner
                 return InvalidInput(f"unknown {name} {wrong[0]!r}; it is a {within}: say {name}/{inner}={wrong[0]}")
+        if name == MODELS and (alike := of_shape(str(wrong[0]))) is not None:
+            return InvalidInput(
+                f"unknown {name} {wrong[0]!r}; it has the layers, widths and vocabulary of {alike}, so steps take as "
+                f"long and as much KV fits: say {name}={alike}"
+            )
         return unknown(name.removesuffix("s") if name == "sweeps" else name, str(wrong[0]), options)
     return _orphan(bases, override, overrides) if "/" in name and not override.is_add() else None
 

@@ -15,6 +15,8 @@ from prebleexp.api.picture import Picture
 from prebleexp.commands.another_model import another_model
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment import backends
+from prebleexp.hardware import same_shape
+from prebleexp.launch import places
 from prebleexp.launch.naming import page
 from prebleexp.metrics import METRICS
 from prebleexp.paper import quality
@@ -301,6 +303,8 @@ def test_a_page_has_the_name_that_was_given() -> None:
         ("meta-llama/Llama-2-70b-chat-hf", "llama2-70b", ""),
         (None, "llama2-70b", ""),
         ("meta-llama/Llama-3.1-70B-Instruct", "gpt-oss-120b", "two models are compared; say hardware/model=llama_3_1"),
+        ("meta-llama/Llama-3.3-70B-Instruct", "llama-3.1-70b", ""),
+        ("deepseek-ai/DeepSeek-V3-Base", "llama-3.1-70b", "two models are compared; say hardware/model=deepseek_r1"),
         ("mine", "gpt-oss-120b", "the file is of mine, and gpt-oss-120b is simulated: numbers of two models"),
     ],
 )
@@ -308,3 +312,46 @@ def test_another_model_than_was_measured_is_said(measured: str | None, simulated
     found = another_model({"model_id": measured}, simulated)
     assert bool(found) == bool(said)
     assert all(said in one for one in found)
+
+
+# ---------------------------------------------------------------- a model that is not there
+@pytest.mark.parametrize(
+    ("name", "alike"),
+    [
+        ("llama_3_3_70b", "llama_3_1_70b"),
+        ("Llama-3.3-70B-Instruct", "llama_3_1_70b"),
+        ("deepseek-ai/DeepSeek-R1-Distill-Llama-8B", "llama_3_1_8b"),
+        ("deepseek_v3", "deepseek_r1"),
+        ("deepseek_v3_2", None),  # its attention is another
+        ("llama_3_1_405b", None),
+        ("mine", None),
+    ],
+)
+def test_a_model_of_the_same_shape_is_named(name: str, alike: str | None) -> None:
+    assert same_shape.of_shape(name) == alike
+
+
+def test_models_that_others_are_like_are_there(capsys: pytest.CaptureFixture[str]) -> None:
+    """ "Did you mean 'llama_3_1_70b'?" left open whether one may take it for Llama 3.3."""
+    options = set(places.options("hardware/model"))
+    assert same_shape.SAME.keys() <= options
+    assert not options & {other for others in same_shape.SAME.values() for other in others}
+    for words in (["hardware", "model=llama_3_3_70b"], ["gpus=1", "hardware/model=llama_3_3_70b"]):
+        assert main(words) == 2
+        said = capsys.readouterr().err
+        assert "steps take as long and as much KV fits: say hardware/model=llama_3_1_70b" in said
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_the_table_of_hardware_fits_its_terminal(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It had lines of 250 characters, in order of errors: nobody found his GPU."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    assert main(["hardware"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= width
+    start = next(i for i, line in enumerate(lines) if line.startswith("how well combinations")) + 2
+    gpus = [line.split()[0] for line in lines[start : lines.index("", start)] if line[:1] != "…"]
+    assert len(gpus) > 20
+    assert gpus == sorted(gpus, key=lambda one: (one == "any", one))

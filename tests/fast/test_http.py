@@ -171,7 +171,8 @@ def test_connections_are_kept_and_opened_ahead() -> None:
         async with serving(Site()) as server:
             client = Client()
             await client.warm(at(server.port), 3)
-            await asyncio.sleep(0.02)
+            while len(server.connections) < 3:
+                await asyncio.sleep(0.005)
             warm = len(server.connections)
             for _ in range(5):
                 assert (await client.fetch(at(server.port), "/echo", "POST", b"x")).body == b"x"

@@ -20,7 +20,7 @@ from prebleexp.commands import live as command
 from prebleexp.errors import InvalidInput
 from prebleexp.live.http import loops
 from prebleexp.live.http.places import origin
-from prebleexp.live.measuring import compared, kept, page
+from prebleexp.live.measuring import compared, kept, page, sending
 from prebleexp.live.measuring.lateness import lateness
 from prebleexp.live.measuring.measured import late_mock
 from prebleexp.live.measuring.outcome import outcome, unknown
@@ -29,6 +29,7 @@ from prebleexp.live.measuring.sending import Came, How, send
 from prebleexp.live.measuring.sent import Sent, Table, table
 from prebleexp.live.measuring.server_view import View, between, parsed
 from prebleexp.live.measuring.stream import Answer
+from prebleexp.live.measuring.timers import Timers
 from prebleexp.live.mock.late import Late
 from prebleexp.live.mock.serving import BEYOND, LATE
 from prebleexp.metrics import measure
@@ -61,6 +62,50 @@ def sent(
 def requests(n: int = 4, output: int = 3, **columns: Any) -> Workload:
     made = workload_of([[0, i + 1] for i in range(n)], [16, *[10] * n], [0.0] * n, [output] * n, [output] * n, [-1] * n)
     return made.changed(**columns)
+
+
+# ---------------------------------------------------------------- when it is sent
+def test_what_is_due_is_called_once_by_whoever_looks_first() -> None:
+    """The thread of the timers waits for the interpreter while answers are read: who reads them looks, too."""
+
+    async def main() -> list[str]:
+        loop, called = asyncio.get_running_loop(), list[str]()
+        timers = Timers(loop)
+        timers.at(1e9, lambda: called.append("in years"))
+        timers.at(2e9, lambda: called.append("later still"))
+        for now in (1e9 - 1, 1e9, 1e9 + 1):
+            timers.look(now)
+            called.append("looked")
+        over = asyncio.Event()
+        timers.at(0.0, over.set)
+        await over.wait()
+        timers.close()
+        timers.look(2e9)
+        return called
+
+    assert loops.run(main()) == ["looked", "in years", "looked", "looked", "later still"]
+
+
+def test_bodies_are_made_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is due while bodies are made for later waits for few of them."""
+    turns, planned_at, plan = 0, list[int](), sending._Run._plan
+
+    def turn() -> None:
+        nonlocal turns
+        turns += 1
+        if len(planned_at) < 20:
+            asyncio.get_running_loop().call_soon(turn)
+
+    def noted(run: sending._Run, due_s: float, request: int) -> None:
+        if not planned_at:
+            turn()
+        planned_at.append(turns)
+        plan(run, due_s, request)
+
+    monkeypatch.setattr(sending, "SLICE_S", 0.0)
+    monkeypatch.setattr(sending._Run, "_plan", noted)
+    sent(requests(20))
+    assert len(set(planned_at)) == 20
 
 
 # ---------------------------------------------------------------- what is sent

@@ -30,7 +30,9 @@ from prebleexp.sim.types import State, Workload
 LEAD_S = 0.25
 """from when connections are open until the run begins"""
 AHEAD_S = 2.0
-"""bodies are made so long before they are sent"""
+"""bodies are made so long before they are sent, …"""
+SLICE_S, PAUSE_S = 2e-4, 5e-3
+"""… for so long at once, and so often"""
 BUSY = (429, 503)
 """statuses by which a server refuses"""
 PLACE = b"x-prebleexp-gpu"
@@ -144,6 +146,7 @@ class _Run:
         self._at = 0
         self._over = asyncio.Event()
         self._start = 0.0
+        self._loop = asyncio.get_running_loop()
 
     def stop(self) -> None:
         """All is cut off, as at its end."""
@@ -168,14 +171,21 @@ class _Run:
             one.cut(State.RUNNING if one.answer.times else State.QUEUED)
 
     def _ahead(self) -> None:
-        """Make ready those that are due soon."""
-        firsts = self._schedule.firsts
-        until = self.now + AHEAD_S
-        while self._at < len(firsts) and firsts[self._at][0] <= until:
+        """Make ready those that are due soon, few at a time: whoever is due meanwhile waits."""
+        firsts, began = self._schedule.firsts, self.now
+        while self._at < len(firsts) and not self._over.is_set():
+            if firsts[self._at][0] > began + AHEAD_S:
+                self._loop.call_later(PAUSE_S, self._ahead)
+                return
             self._plan(*firsts[self._at])
             self._at += 1
-        if self._at < len(firsts) and not self._over.is_set():
-            asyncio.get_running_loop().call_later(AHEAD_S / 4, self._ahead)
+            if self.now > began + SLICE_S:
+                self._loop.call_soon(self._ahead)
+                return
+
+    def look(self, now: float) -> None:
+        """Send what is due by now."""
+        self._timers.look(self._start + now)
 
     def _plan(self, due_s: float, request: int) -> None:
         body = msgspec.json.encode(
@@ -246,7 +256,9 @@ class _Exchange(Receiver):
 
     def data(self, piece: bytes) -> None:
         if self._one.status == 200:
-            self.answer.feed(piece, self._run.now)
+            now = self._run.now
+            self.answer.feed(piece, now)
+            self._run.look(now)
         elif len(self._said) < MOST_SAID:
             self._said = (self._said + piece)[:MOST_SAID]
 

@@ -28,6 +28,16 @@ class Timers:
             if self._heap[0][0] == when:
                 self._changed.notify()
 
+    def look(self, now: float) -> None:
+        """Call what is due by now, in the event loop's thread between other work: the thread of the timers has to wait
+        until there is none."""
+        while self._heap and self._heap[0][0] <= now:
+            with self._changed:
+                due = bool(self._heap) and self._heap[0][0] <= now  # else that thread has it
+                call = heapq.heappop(self._heap)[2] if due else None
+            if call is not None:
+                call()
+
     def close(self) -> None:
         """Stops the thread and waits for it. What is due later is never called."""
         with self._changed:

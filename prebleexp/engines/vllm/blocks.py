@@ -14,7 +14,7 @@ from typing import Any
 
 from prebleexp.engines.segments import ALL, segment_of
 from prebleexp.engines.vllm.records import Engines
-from prebleexp.engines.vllm.runs import add_hold, add_run, cut, forget, free_hold, join_queue, leave_queue
+from prebleexp.engines.vllm.runs import add_hold, add_run, cut, forget, free_hold, join_queue, leave_queue, neighbour
 from prebleexp.sim.children import child_of
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.news import tell
@@ -31,7 +31,7 @@ def cached(mine: Engines, world: World, g: int, request: int) -> tuple[int, int]
     at, idle, segment, run = 0, 0, 0, NONE
     while at < most:
         segment = segment_at(mine, world, request, segment, at)
-        of, until = found_run(mine, world, g, request, segment, at, most, 0)
+        of, until = found_run(mine, world, g, request, segment, at, most, 0, run)
         if of == NONE:
             break
         run = of
@@ -59,10 +59,10 @@ def hold_between(
 ) -> tuple[int, int]:
     """The same of blocks from `low` on, by whatever has `holds`; returns until where they are cached, and the segment
     in which they end. `of`: what their group adds to keys."""
-    at, segment = low, 0
+    at, segment, run = low, 0, NONE
     while at < most:
         segment = segment_at(mine, world, request, segment, at)
-        run, until = found_run(mine, world, g, request, segment, at, most, of)
+        run, until = found_run(mine, world, g, request, segment, at, most, of, run)
         if run == NONE:
             break
         if until < mine.blocks.runs[run].high:
@@ -81,10 +81,10 @@ def hold_between(
 @compiled
 def found_until(mine: Engines, world: World, g: int, request: int, most: int) -> int:
     """How many of the first blocks of a request's context are cached, at most `most`."""
-    at, segment = 0, 0
+    at, segment, run = 0, 0, NONE
     while at < most:
         segment = segment_at(mine, world, request, segment, at)
-        run, until = found_run(mine, world, g, request, segment, at, most, 0)
+        run, until = found_run(mine, world, g, request, segment, at, most, 0, run)
         if run == NONE:
             break
         at = until
@@ -121,14 +121,17 @@ def segment_at(mine: Engines, world: World, request: int, segment: int, block: i
 
 @compiled
 def found_run(
-    mine: Engines, world: World, g: int, request: int, segment: int, block: int, most: int, of: int
+    mine: Engines, world: World, g: int, request: int, segment: int, block: int, most: int, of: int, near: int
 ) -> tuple[int, int]:
     """The oldest run that has a block of a request's context, and until where it is that: at most to the segment's end,
     for the run may be of an answer that was longer than this context has it; and to where an older one begins. -1:
-    there is none."""
+    there is none. `near`: the run that has the block before it, if that is known."""
     most = min(most, end_of(mine, world, request, segment) // mine.settings.block_size)
-    runs = mine.blocks.runs
-    run = first = child_of(mine.blocks, g, segment_of(mine, world, request, segment) + of)
+    runs, key = mine.blocks.runs, segment_of(mine, world, request, segment) + of
+    run = neighbour(mine, near, key, block)
+    if run != NONE and block >= runs[run].beyond:
+        return run, min(most, int(runs[run].high))
+    run = first = child_of(mine.blocks, g, key)
     while run != NONE:
         if runs[run].low <= block and block < runs[run].high:
             return run, min(most, int(runs[run].high))

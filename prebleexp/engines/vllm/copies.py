@@ -97,7 +97,7 @@ def _is_listed(mine: Engines, world: World, request: int, number: int, block: in
     if mine.jobs[request].finished == 0 and block >= table.low:
         return True
     g, segment = int(world.seen.requests[request].gpu), segment_at(mine, world, request, 0, block)
-    run, _ = found_run(mine, world, g, request, segment, block, block + 1, int(group.key))
+    run, _ = found_run(mine, world, g, request, segment, block, block + 1, int(group.key), NONE)
     return run != NONE
 
 

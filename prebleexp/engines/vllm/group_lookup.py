@@ -15,6 +15,7 @@ import numpy as np
 from prebleexp.engines.segments import segment_of
 from prebleexp.engines.vllm.blocks import end_of, found_run, most_of, segment_at
 from prebleexp.engines.vllm.records import Engines
+from prebleexp.engines.vllm.runs import neighbour
 from prebleexp.sim.children import child_of
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import NONE, World
@@ -65,7 +66,9 @@ class Groups(NamedTuple):
     alike: Any
     """(kinds,) `ALIKE`, those that look back to all first"""
     members: Any
-    """(groups,) which, one kind after the other"""
+    """(groups,) which, one kind after the other; …"""
+    runs: Any
+    """(groups,) … and of each a run that has the block in hand, while a lookup goes on"""
     order: Any
     """(groups,) in which tiers are looked through: so many that look back to all …"""
     full: int
@@ -143,14 +146,16 @@ def behind(kind: int, window: int, computed: int, size: int) -> int:
 def _from_left(mine: Engines, world: World, g: int, request: int, kind: Any, low: int, most: int) -> int:
     """Until where all groups of a kind have blocks from `low` on."""
     at, segment = low, 0
+    mine.groups.runs[:] = NONE
     while at < most:
         segment = segment_at(mine, world, request, segment, at)
         until = most
         for row in range(kind.first, kind.first + kind.size):
             of = int(mine.groups.all[mine.groups.members[row]].key)
-            run, until = found_run(mine, world, g, request, segment, at, until, of)
+            run, until = found_run(mine, world, g, request, segment, at, until, of, int(mine.groups.runs[row]))
             if run == NONE:
                 return at
+            mine.groups.runs[row] = run
         at = until
     return at
 
@@ -160,6 +165,7 @@ def _from_right(mine: Engines, world: World, g: int, request: int, kind: Any, mo
     """The longest prefix of at most `most` blocks of which all groups of a kind have the last `tail`, or all."""
     end = at = most  # blocks at … end − 1 are cached
     segment, tail = 0, max(1, int(kind.tail))
+    mine.groups.runs[:] = NONE
     if most > 0:
         segment = segment_at(mine, world, request, 0, most - 1)
     while at > 0 and end - at < tail:
@@ -170,10 +176,12 @@ def _from_right(mine: Engines, world: World, g: int, request: int, kind: Any, mo
             of, first = int(mine.groups.all[mine.groups.members[row]].key), 0
             if segment > 0:  # the segment's first block
                 first = int(end_of(mine, world, request, segment - 1)) // mine.settings.block_size
-            here, next_below = _reach(mine, g, segment_of(mine, world, request, segment) + of, first, at - 1)
-            if not here:
+            key = segment_of(mine, world, request, segment) + of
+            run, next_below = _reach(mine, g, key, first, at - 1, int(mine.groups.runs[row]))
+            if run == NONE:
                 at, found = min(at - 1, next_below), False
                 break
+            mine.groups.runs[row] = run
             below = max(below, next_below)
         if found:
             at = below
@@ -183,17 +191,20 @@ def _from_right(mine: Engines, world: World, g: int, request: int, kind: Any, mo
 
 
 @compiled
-def _reach(mine: Engines, g: int, key: int, first: int, block: int) -> tuple[bool, int]:
-    """Whether a block of a key is cached; if so, from where on a run has the blocks up to it, else behind which block,
-    not before the key's first one, none is."""
+def _reach(mine: Engines, g: int, key: int, first: int, block: int, near: int) -> tuple[int, int]:
+    """A run that has a block of a key, and from where on it has those up to it; -1: none has it, and behind which
+    block, not before the key's first one, none is. `near`: one that has the block behind it, if that is known."""
+    run = neighbour(mine, near, key, block)
+    if run != NONE:
+        return run, int(mine.blocks.runs[run].low)
     runs, begin = mine.blocks.runs, child_of(mine.blocks, g, key)
     run, below = begin, first
     while run != NONE:
         if runs[run].high <= block:
             below = max(below, int(runs[run].high))
         elif runs[run].low <= block:
-            return True, int(runs[run].low)
+            return run, int(runs[run].low)
         run = int(runs[run].newer)
         if run == begin:
             break
-    return False, below
+    return NONE, below

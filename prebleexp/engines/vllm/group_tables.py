@@ -30,10 +30,10 @@ def cached(mine: Engines, world: World, g: int, request: int) -> tuple[int, int]
     size, idle = mine.settings.block_size, 0
     for number in range(len(mine.groups.all)):
         group = mine.groups.all[number]
-        at, segment = behind(int(group.kind), int(group.window), hits * size, size), 0
+        at, segment, run = behind(int(group.kind), int(group.window), hits * size, size), 0, NONE
         while at < hits:
             segment = segment_at(mine, world, request, segment, at)
-            run, until = found_run(mine, world, g, request, segment, at, hits, int(group.key))
+            run, until = found_run(mine, world, g, request, segment, at, hits, int(group.key), run)
             if mine.blocks.runs[run].holders == 0:
                 idle += until - at
             at = until
@@ -234,28 +234,30 @@ def _give_up(mine: Engines, g: int, request: int, number: int, until: int) -> No
     """The blocks of a table before one: those that are cached, from the last to the first, and the others."""
     gpu, groups, holds, runs = mine.gpus[g], mine.groups, mine.blocks.holds, mine.blocks.runs
     table, free, let_go = groups.tables[request, number], gpu.free, 0
-    newer, one = NONE, int(table.holds)
+    last, one = int(table.holds), NONE
+    stays = int(holds[last].behind)
+    while stays != NONE and runs[holds[stays].run].high - holds[stays].blocks < until:
+        one, stays = stays, NONE if stays == last else int(holds[stays].behind)
     while one != NONE:
         before, run, blocks = int(holds[one].before), int(holds[one].run), int(holds[one].blocks)
         gone = min(blocks, until - int(runs[run].high) + blocks)
         if gone == blocks:
             let_go_of(mine, g, run, blocks)
             free_hold(mine, one)
-            if newer == NONE:
-                table.holds = before
-            else:
-                holds[newer].before = before
             table.answer = NONE if table.answer == run else table.answer
         else:
-            if gone > 0:
-                while runs[run].low > until:
-                    run = int(runs[run].above)
-                if runs[run].low < until:
-                    cut(mine, g, run, until)
-                let_go_of(mine, g, int(runs[run].above), gone)
-                holds[one].blocks -= gone
-            newer = one
-        let_go, one = let_go + max(0, gone), before
+            while runs[run].low > until:
+                run = int(runs[run].above)
+            if runs[run].low < until:
+                cut(mine, g, run, until)
+            let_go_of(mine, g, int(runs[run].above), gone)
+            holds[one].blocks -= gone
+            stays = one
+        let_go, one = let_go + gone, before
+    if stays == NONE:
+        table.holds = NONE
+    else:
+        holds[stays].before, holds[last].behind = NONE, stays
     unkeyed = until - table.low - let_go
     gpu.free, gpu.unkeyed = gpu.free + unkeyed, gpu.unkeyed + unkeyed
     table.low, table.cached = until, table.cached - let_go

@@ -12,7 +12,7 @@ from prebleexp.engines.vllm.phases import nothing
 from prebleexp.engines.vllm.records import FAILED, PULLED, Engines
 from prebleexp.engines.vllm.steady import blocks_of
 from prebleexp.sim.compiled import chosen_by, compiled
-from prebleexp.sim.records import World
+from prebleexp.sim.records import NONE, World
 
 
 @compiled
@@ -27,11 +27,11 @@ def _room_of_groups(mine: Engines, world: World, g: int, request: int, reached: 
     need = idle = 0
     for number in range(len(mine.groups.all)):
         group = mine.groups.all[number]
-        at, segment = behind(int(group.kind), int(group.window), reached, mine.settings.block_size), 0
+        at, segment, run = behind(int(group.kind), int(group.window), reached, mine.settings.block_size), 0, NONE
         need += blocks_of(mine, reached) - max(at, hits)
         while at < hits:
             segment = segment_at(mine, world, request, segment, at)
-            run, until = found_run(mine, world, g, request, segment, at, hits, int(group.key))
+            run, until = found_run(mine, world, g, request, segment, at, hits, int(group.key), run)
             if mine.blocks.runs[run].holders == 0:
                 idle += until - at
             at = until

@@ -93,6 +93,7 @@ RUN = np.dtype(
         ("newer", np.int32),
         ("before", np.int32),  # idle runs, in the order in which they are evicted
         ("behind", np.int32),
+        ("beyond", np.int32),  # from this block on no older run of its key ever had any
         ("owner", np.int32),  # a request whose context has these blocks
         ("leaver", np.int32),  # who had them, left, and has them stored in tiers; -1: nobody
     ],
@@ -100,8 +101,9 @@ RUN = np.dtype(
 )
 """Cached blocks of one key that follow each other, and that the same requests hold."""
 
-HOLD = np.dtype([("run", np.int32), ("blocks", np.int32), ("before", np.int32)], align=True)
-"""A request holds so many blocks: the run's, and, as far as these do not suffice, those above it."""
+HOLD = np.dtype([(name, np.int32) for name in ("run", "blocks", "before", "behind")], align=True)
+"""A request holds so many blocks: the run's, and, as far as these do not suffice, those above it. Behind the last of
+its holds is the first."""
 
 STEP = np.dtype(
     [

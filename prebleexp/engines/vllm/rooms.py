@@ -118,6 +118,7 @@ def groups(setup: Setup, settings: Settings, of: Grouping, interval: int | None)
         all=made,
         alike=alike,
         members=np.array([number for those in members for number in those], np.int64),
+        runs=np.full(len(made), NONE, np.int64),
         order=np.array(order, np.int64),
         full=sum(one.kind == FULL for one in of.groups),
         tables=tables,

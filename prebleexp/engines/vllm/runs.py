@@ -19,6 +19,7 @@ def add_run(mine: Engines, g: int, request: int, holder: Any, key: int, low: int
     record = runs[run]
     record.key, record.low, record.high, record.holders = key, low, high, 1
     record.above, record.owner, record.leaver = NONE, request, NONE
+    record.beyond = 0 if first == NONE else _highest(mine, first)
     if nobodys:  # will look for them
         record.older = record.newer = NONE
     elif first == NONE:
@@ -39,7 +40,7 @@ def cut(mine: Engines, g: int, run: int, at: int) -> int:
     upper, lower = runs[upper_index], runs[run]
     upper.key, upper.owner, upper.holders, upper.above = lower.key, lower.owner, lower.holders, lower.above
     upper.low, upper.high = lower.low, at
-    upper.leaver = lower.leaver
+    upper.leaver, upper.beyond = lower.leaver, lower.beyond
     lower.low, lower.above = at, upper_index
     upper.older, upper.newer = run, lower.newer  # as old as the rest: it may as well come behind it
     runs[upper.newer].older = lower.newer = upper_index
@@ -68,6 +69,27 @@ def forget(mine: Engines, g: int, run: int) -> None:
             set_child(mine.blocks, g, key, newer)
     record.older = mine.blocks.control.free_run
     mine.blocks.control.free_run = run
+
+
+@compiled
+def _highest(mine: Engines, first: int) -> int:
+    """Behind the last block of all runs of a key; what was there and was evicted, these had before."""
+    runs, run, most = mine.blocks.runs, first, 0
+    while True:
+        most, run = max(most, int(runs[run].high)), int(runs[run].newer)
+        if run == first:
+            return most
+
+
+@compiled
+def neighbour(mine: Engines, run: int, key: int, block: int) -> int:
+    """The run next to one in age that has a block: what was cut off a run is next to the rest. -1: neither has it."""
+    runs = mine.blocks.runs
+    if run != NONE and runs[run].key == key:
+        for one in (int(runs[run].older), int(runs[run].newer)):
+            if one != NONE and runs[one].low <= block and block < runs[one].high:
+                return one
+    return NONE
 
 
 @compiled
@@ -118,8 +140,10 @@ def add_hold(mine: Engines, holder: Any, run: int, blocks: int) -> None:
     else:
         one = int(control.holds)
         control.holds += 1
-    holds[one].run, holds[one].blocks, holds[one].before = run, blocks, holder.holds
-    holder.holds = one
+    last, holder.holds = int(holder.holds), one
+    holds[one].run, holds[one].blocks, holds[one].before, holds[one].behind = run, blocks, last, one
+    if last != NONE:
+        holds[one].behind, holds[last].behind = holds[last].behind, one
 
 
 @compiled

@@ -249,7 +249,7 @@ def test_a_plan_counts_gpus_in_steps_of_a_replica(here: Path, capsys: pytest.Cap
     four = next(row for row in rows if row["hardware.tensor_parallel"] == 4)
     plural = "" if four["replicas"] == 1 else "s"
     where = f"{four['gpus']} H100 ({four['replicas']} replica{plural} of 4) at {number(four['cost_per_hour'])} an hour"
-    words = f"{where} with hardware.tensor_parallel=4"
+    words = f"{where} with tensor_parallel=4"
     assert words in said.err
     page = next((here / "reports").glob("plan-*/index.html")).read_text(encoding="utf-8")
     assert words in page

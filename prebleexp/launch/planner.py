@@ -30,13 +30,13 @@ from prebleexp.planning.answer import Answer, Verdict
 from prebleexp.planning.beside import Beside, beside
 from prebleexp.planning.contender import DURATION_S, GPUS, RPS, Contender, question
 from prebleexp.planning.load import Search
-from prebleexp.planning.planned import Planned, best_first
+from prebleexp.planning.planned import Planned, best_first, others_first
 from prebleexp.planning.together import together
 from prebleexp.planning.trials import Question, Sample, Trial
 
 Kind = TypeVar("Kind", bound="Planner")
 RIVALS = 3
-"""contenders beside the best of which it is said what survives the loss of a GPU"""
+"""contenders beside the best, those of other GPUs first, of which it is said what survives the loss of a GPU"""
 USUAL_RUNS = {GPUS: 40}
 """of a search, as two plans had; of a load …"""
 USUAL = 60
@@ -185,7 +185,7 @@ class Planner(Session):
         order = [one for one in best_first(self.found) if one.answer.verdict is Verdict.FOUND]
         if not order:
             return
-        best, *rivals = order[: 1 + RIVALS]
+        best, *rivals = others_first(order)[: 1 + RIVALS]
         size, metrics = besides.at_answer(best, self._of[best.name])
         question = replace(self._question(best.contender), requests=best.answer.requests)
         tried = set(self._of)

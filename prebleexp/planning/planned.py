@@ -172,6 +172,34 @@ def best_first(found: Sequence[Planned]) -> list[Planned]:
     return sorted(found, key=rank)
 
 
+def others_first(order: Sequence[Planned]) -> list[Planned]:
+    """Of an order the best of each kind of GPU and size of a replica, and then the rest: routers of one are more alike
+    than what they route to."""
+    first: dict[tuple[object, ...], Planned] = {}
+    for one in order:
+        first.setdefault((*(kind.hardware.gpu_name for kind in one.cell.kinds), one.contender.each), one)
+    return [*first.values(), *(one for one in order if one not in first.values())]
+
+
+def enough_for_others(found: Sequence[Planned]) -> tuple[float, list[Planned]] | None:
+    """Of a recording, those contenders whose GPUs for all streams like it, by their intervals, cost the least, and how
+    many that are; by number where all have one kind of GPU. None where the best answer itself is enough, or it is not
+    known which costs less."""
+
+    def cost(one: Planned) -> float:
+        assert one.answer.high is not None
+        return one.answer.high if one.prices is None else one.prices.an_hour(one.at_size(one.answer.high))
+
+    known = [one for one in best_first(found) if one.answer.verdict is Verdict.FOUND and one.answer.high is not None]
+    kinds = {tuple(kind.hardware.gpu_name for kind in one.cell.kinds) for one in found}
+    first = best_first(found)[0].answer
+    if not known or first.high == first.size or (known[0].prices is None and len(kinds) > 1):
+        return None
+    least = min(known, key=cost)
+    alike = [one for one in known if cost(one) == cost(least) and one.cell.kinds[0] == least.cell.kinds[0]]
+    return least.answer.high or 0.0, [one for one in alike if one.answer.high == least.answer.high]
+
+
 def ratio_of(one: Planned, other: Planned) -> Ratio | None:
     """Over the seeds that both have; None unless both brackets are closed."""
     if one.answer.bracket is None or other.answer.bracket is None:

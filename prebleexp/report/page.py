@@ -23,6 +23,10 @@ DRAWN = ".drawn"
 PACKAGES = ("prebleexp", "numpy", "numba", "matplotlib", "seaborn", "vl-convert-python")
 
 
+COUNTED = {"plan": "runs of the search", "recommend": "runs of the last round"}
+"""what of the runs of a command its page has, where that is not all of them"""
+
+
 @dataclass(frozen=True)
 class Sweep:
     """What a page is about. None of it is trusted: it is shown as text."""
@@ -130,7 +134,7 @@ def render(report: Report) -> str:
         asides=report.asides,
         findings_note=report.note,
         findings_title=report.findings_title,
-        facts=_facts(list(runs.values()), report.failures),
+        facts=_facts(list(runs.values()), report.failures, COUNTED.get(report.sweep.kind, "runs")),
         failures=_failures(report.failures, report.sweep.axes),
         methods=methods(list(runs.values())),
         provenance={name: plain(value) for name, value in _provenance(report).items()},
@@ -149,10 +153,10 @@ def _contents(report: Report) -> list[tuple[str, str]]:
     return [("answer", "The answer"), of_first, *figures, *explorer, *failures, *last]
 
 
-def _facts(rows: Sequence[Row], failures: Sequence[Row]) -> list[tuple[str, str]]:
+def _facts(rows: Sequence[Row], failures: Sequence[Row], counted: str) -> list[tuple[str, str]]:
     requests = sum(int(row.get("n_requests") or 0) for row in rows)
     facts = [
-        ("runs", f"{len(rows):,}"),
+        (counted, f"{len(rows):,}"),
         ("seeds", f"{len({row.get('seed') for row in rows}):,}"),
         ("requests simulated", f"{requests:,}"),
     ]

@@ -12,7 +12,7 @@ from prebleexp.experiment.sharing import unshared
 from prebleexp.planning.answer import Answer, Spot, Verdict
 from prebleexp.planning.contender import GPUS, USERS, Contender
 from prebleexp.planning.contender_names import brief
-from prebleexp.planning.planned import Planned, Ratio, best_first, ratios
+from prebleexp.planning.planned import Planned, Ratio, best_first, enough_for_others, ratios
 from prebleexp.report import recorded_plan as recorded
 from prebleexp.report.contenders import MOST_NAMED, beside_gpus, named
 from prebleexp.report.crowded import crowded
@@ -45,7 +45,7 @@ def sentence(found: Sequence[Planned]) -> str:
     left = sum(len(of) for of in list(alike.values())[MOST_NAMED:])
     rest = f", and {left} more {'is' if left == 1 else 'are'} in the table" if left else ""
     parts = [f"To keep {promised(first)}, {subject} {'; '.join(said[:MOST_NAMED])}{rest}."]
-    parts += [f"{one}." for one in _comparisons(found)]
+    parts += [f"{one}." for one in [*_for_others(found), *_comparisons(found)]]
     return " ".join(parts)
 
 
@@ -57,6 +57,18 @@ def _comparisons(found: Sequence[Planned]) -> list[str]:
     same = [one.other for one in of if not one.is_sure][: MOST_NAMED - 1]
     said = [f"{one.one} bears {times(one)} times as much as {one.other}" for one in of if one.is_sure]
     return [*said[: MOST_NAMED - 1], *([f"{listed([of[0].one, *same])} cannot be told apart"] if same else [])]
+
+
+def _for_others(found: Sequence[Planned]) -> list[str]:
+    """What is enough for streams like a recording, too, where the first answer is the recording's alone."""
+    of = enough_for_others(found) if found[0].contender.is_recorded else None
+    if of is None:
+        return []
+    gpus, alike = of
+    there, short = alike[0].at_size(gpus), beside_gpus(found)
+    money = "" if alike[0].prices is None else f" at {number(alike[0].prices.an_hour(there))} an hour"
+    who = named([short[one.name] for one in alike], list(short.values()))
+    return [f"Enough for all others like it is {counting.named(there)}{money} with {who}"]
 
 
 def _untested(found: Sequence[Planned]) -> list[str]:

@@ -20,9 +20,11 @@ from prebleexp.planning import recorded
 from prebleexp.planning.answer import Alone, Answer, Verdict
 from prebleexp.planning.contender import Contender
 from prebleexp.planning.load import Search
-from prebleexp.planning.planned import Planned
+from prebleexp.planning.planned import Planned, others_first
+from prebleexp.planning.prices import Prices
 from prebleexp.planning.promise import ToKeep
 from prebleexp.planning.trials import Question, Sample
+from prebleexp.report import planned as report
 from prebleexp.report import recorded_plan
 from prebleexp.report.wording import number
 from prebleexp.service import batches
@@ -387,3 +389,37 @@ def test_a_recording_has_its_n_plus_one(
     assert re.search(r"\d % \(\d+\.\d % to \d+\.\d %\) of the \d+ requests of that minute", more), "with its interval"
     assert int(found[1]) > int(str(row["gpus"]))
     assert float(found[2]) == 2 * int(found[1])
+
+
+def sized(path: str, ends: dict[tuple[str, int], tuple[float, float | None]]) -> list[Planned]:
+    """Two routers on H100 in replicas of some sizes; of each the answer and the upper end for others like it."""
+    made = []
+    for (router, each), (size, high) in ends.items():
+        of = ["workload=mooncake", path, "engine=vllm", "hardware/gpu=h100", "hardware/model=llama_3_1_8b"]
+        lines = [*of, f"hardware.tensor_parallel={each}", "slo.ttft_s=1", "slo.target=0.9"]
+        one = Contender(configure.cells(lines)[0], "gpus")
+        found = answers.answer(size, low=size, high=high, alone=Alone(0.95, (0.9, 0.99), 12, 0.0, 0.1))
+        at = {"policy": router, "hardware.tensor_parallel": each}
+        made.append(Planned(f"{router} tensor_parallel={each}", at, one, found, Prices({"h100": 2.5})))
+    return made
+
+
+def test_what_is_enough_for_others_like_a_recording_is_said_beside_what_is_enough_for_it(tmp_path: Path) -> None:
+    """ "2 H100" headed a plan of which others like it need up to 8, and 4 in larger replicas are enough."""
+    path = trace(tmp_path / "log.jsonl", [1.0 * i for i in range(60)])
+    unsure = {("llmd", 2): (2, 8), ("lor", 2): (2, None)}
+    said = report.sentence(sized(path, {**unsure, ("lor", 4): (4, 4), ("llmd", 4): (4, 4)}))
+    enough = "Enough for all others like it is 4 H100 (1 replica of 4) at 10.0 an hour with lor and llmd."
+    assert enough in said
+    assert "Enough for all others like it is 8 H100 (4 replicas of 2)" in report.sentence(sized(path, unsure))
+    assert "Enough" not in report.sentence(sized(path, {("lor", 2): (2, 2), ("lor", 4): (4, 4)})), "the first is"
+    assert "Enough" not in report.sentence(sized(path, {("lor", 2): (2, None)})), "nobody knows"
+
+
+def test_what_survives_a_loss_is_asked_of_other_gpus_before_other_routers(tmp_path: Path) -> None:
+    """Of three rivals two were other routers in replicas of 2. Replicas of 4, the cheapest that survive a loss, were
+    not asked."""
+    path = trace(tmp_path / "log.jsonl", [1.0 * i for i in range(60)])
+    ends = {("llmd", 2): (2, 8), ("lor", 2): (2, 8), ("e2", 2): (2, 8), ("lor", 4): (4, 4), ("llmd", 4): (4, 4)}
+    of = sized(path, ends)  # type: ignore[arg-type]
+    assert [one.name for one in others_first(of)] == [of[i].name for i in (0, 3, 1, 2, 4)]

@@ -33,12 +33,14 @@ def furnished(folder: Path) -> None:
     (folder / "conf" / "policy").mkdir(parents=True)
     (folder / "conf" / "policy" / "power_of_two.yaml").write_text(option)
     chance, rows = random.Random(3), []
-    for start in sorted(chance.uniform(0, 60) for _ in range(120)):
+    for i, start in enumerate(sorted(chance.uniform(0, 60) for _ in range(120))):
+        model = "qwen3-32b" if i % 4 == 0 else "llama-3.1-8b"
         said = [{"role": "system", "content": f"You are assistant {chance.randrange(4)}. " * 60}]
         for turn in range(chance.randint(1, 4)):
             said = [*said, {"role": "user", "content": f"question {chance.randrange(10**6)} " * 20}]
             usage = {"completion_tokens": chance.choice([40, 80, 160])}
-            rows.append({"timestamp": start + 6.0 * turn, "request": {"messages": said}, "response": {"usage": usage}})
+            row = {"timestamp": start + 6.0 * turn, "model": model, "request": {"messages": said}}
+            rows.append(row | {"response": {"usage": usage}})
             said = [*said, {"role": "assistant", "content": "an answer " * 40}]
     rows.sort(key=lambda row: float(str(row["timestamp"])))
     (folder / "requests.jsonl").write_text("\n".join(json.dumps(row) for row in rows))

@@ -8,6 +8,7 @@ import math
 import os
 import re
 import signal
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +179,31 @@ def test_what_fails_is_never_dropped() -> None:
     assert any("closed the connection" in one for one in made.error)
     assert any("without a token" in one for one in made.error)
     assert ways["ok"] == 0
+
+
+def test_a_key_that_a_server_repeats_is_not_kept() -> None:
+    made, _ = sent(requests(2), lambda number, body: "says the key", key="sk-of-mine")
+    assert len(made.error) == 2
+    assert all("wrong: Bearer (the key)" in one and "sk-of-mine" not in one for one in made.error)
+
+
+def test_nothing_is_left_of_a_request_that_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But its row: no garbage is looked for while a stream is sent, however long that takes."""
+    alive = weakref.WeakSet[Any]()
+    most, made = 0, sending._Exchange.__init__
+
+    def noted(exchange: Any, *of: Any) -> None:
+        nonlocal most
+        made(exchange, *of)
+        alive.add(exchange)
+        most = max(most, len(alive))
+
+    monkeypatch.setattr(sending._Exchange, "__init__", noted)
+    n = 40
+    after = [[i - 1] if i else [] for i in range(n)]
+    came, _ = sent(after_those(requests(n), after, delay_s=np.zeros(n), session=np.zeros(n, np.int32)))
+    assert came.state.tolist() == [State.FINISHED] * n
+    assert most <= 3
 
 
 def test_those_behind_a_failure_never_come_unless_it_goes_on() -> None:

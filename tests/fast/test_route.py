@@ -27,6 +27,7 @@ from prebleexp.live.http.server import Server, listen
 from prebleexp.live.router import proxy as proxying
 from prebleexp.live.router import recording
 from prebleexp.live.router.caches import Assumed
+from prebleexp.live.router.deciding import LONG_NAME, Known
 from prebleexp.live.router.gate import WORDS
 from prebleexp.live.router.outputs import MOST, Outputs
 from prebleexp.live.router.prompts import Interner, Malformed, read
@@ -317,6 +318,70 @@ def test_errors_of_servers_pass(status: int) -> None:
     run(main())
 
 
+ODD = ["many", [1], {"a": 1}, -5, 1 << 80, 2.5, True]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_odd_usage_passes_and_ends_its_request(odd: Any, stream: bool) -> None:
+    """The client gets what the server says, and nothing stays in the policy's book."""
+
+    async def main() -> None:
+        async with routing("lor", 1) as running:
+            (engine,) = running.engines
+            engine.usage = {"prompt_tokens": odd, "completion_tokens": odd, "prompt_tokens_details": odd}
+            for _ in range(2):
+                reply = await running.ask(stream=stream, max_tokens=3)
+                assert reply.status == 200
+                assert json.dumps(engine.usage).encode() in reply.body
+            engine.usage["prompt_tokens_details"] = {"cached_tokens": odd}
+            assert (await running.ask(stream=stream, max_tokens=3)).status == 200
+            assert running.proxy.deciding.host.view.sent["outstanding"].tolist() == [0]
+            assert running.proxy.counts.answered == 3
+
+    run(main())
+
+
+def test_who_is_read_apart_is_answered_whatever_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(body: bytes) -> Any:
+        raise RuntimeError("as asked")
+
+    async def main() -> None:
+        async with routing("lor", 1) as running:
+            monkeypatch.setattr(proxying, "read", fails)
+            long = b'{"prompt": "%b"}' % (b"x" * proxying.LONG)
+            reply = await running.client.fetch(running.at, "/v1/completions", "POST", long)
+            assert reply.status == 500
+
+    run(main())
+
+
+def test_servers_are_looked_at_again_whatever_one_of_them_says() -> None:
+    async def main() -> None:
+        async with routing("lor", 2) as running:
+            told = 0
+
+            def fails(upstream: Any, text: str) -> None:
+                nonlocal told
+                told += 1
+                raise RuntimeError("as asked")
+
+            running.proxy.health._told = fails
+            while told < 4:
+                await asyncio.sleep(0.01)
+            await running.engines[1].kill()
+            while running.proxy.deciding.candidates != [0]:
+                await asyncio.sleep(0.01)
+
+    run(main())
+
+
+def test_names_that_clients_choose_take_little_memory() -> None:
+    known = Known()
+    assert [known.number(one) for one in ("a", "b" * 100_000, "b" * 99_999, "a", "b" * 100_000)] == [0, 1, 2, 0, 1]
+    assert all(len(one) <= LONG_NAME for one in known)
+
+
 BAD_BODIES = [
     b"",
     b"{",
@@ -327,10 +392,12 @@ BAD_BODIES = [
     b'{"max_tokens": "many"}',
     b"null",
     b"1e999",
+    b'{"x": ' + b"[" * 100_000,
+    b'{"x": ' + b"[" * 1_000_000,
 ]
 
 
-@pytest.mark.parametrize("body", BAD_BODIES)
+@pytest.mark.parametrize("body", BAD_BODIES, ids=lambda one: repr(one[:20]) + str(len(one)))
 def test_bodies_that_are_none_are_told_so(body: bytes) -> None:
     async def main() -> None:
         async with routing("lor", 1) as running:
@@ -446,6 +513,7 @@ def test_reports_of_servers_are_read() -> None:
     }
     odd = "# HELP vllm:num_requests_waiting x\nvllm:num_requests_waiting_by_reason 9\nvllm:num_requests_waiting"
     assert gauges(odd) == {}
+    assert gauges("sglang:num_queue_reqs 1e300\nsglang:num_running_reqs -1\n") == {}
     assert gauges(odd + " 2.0 1700000000") == {"queued": 2.0}
     assert gauges("sglang:token_usage 0.5\nsglang:num_running_reqs nan\n")["usage"] == 0.5
 

@@ -26,6 +26,8 @@ class Engine:
         self.flying = self.ended = self.left = 0
         self.hangs = False
         """it takes requests and answers none, not even /health"""
+        self.usage: Any = None
+        """what it says of tokens; None: the truth"""
         self._server: Server | None = None
 
     async def start(self) -> Engine:
@@ -71,7 +73,7 @@ class Engine:
             exchange.fail(int(body["refuse"]), "as asked")
             return
         tokens, chat = int(body.get("max_tokens", 4)), exchange.path.startswith("/v1/chat")
-        usage = {"prompt_tokens": len(exchange.body) // 5, "completion_tokens": tokens}
+        usage = self.usage or {"prompt_tokens": len(exchange.body) // 5, "completion_tokens": tokens}
         self.flying += 1
         exchange.on_leave = self._leaves
         loop = asyncio.get_running_loop()

@@ -13,7 +13,7 @@ from prebleexp.live.http.exchange import Exchange
 from prebleexp.live.http.server import listen
 
 Answer = Callable[[int, dict[str, Any]], str]
-"""of the number of a request and its body: `ok`, `busy`, `broken`, `cut`, `empty` or `slow`"""
+"""of the number of a request and its body: `ok`, `busy`, `broken`, `cut`, `empty`, `slow` or `says the key`"""
 
 
 @dataclass
@@ -58,6 +58,9 @@ async def _answer(exchange: Exchange, seen: Seen, how: str, body: dict[str, Any]
         return
     if how == "broken":
         exchange.fail(500, "engine is dead")
+        return
+    if how == "says the key":
+        exchange.fail(401, "wrong: " + (exchange.header(b"authorization") or b"").decode())
         return
     if how == "slow":
         await asyncio.sleep(60 * gap_s)

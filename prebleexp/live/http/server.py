@@ -24,6 +24,7 @@ PIPELINED = 32
 CHUNKING = 6
 """bytes that bring one of a body, where each is a chunk; more are header, trailer or what else nobody asked for"""
 HEADER = (431, "the request's header is too large")
+UNANSWERED = (500, "this request was not answered; the log says why")
 REFUSED_AT_ONCE = 256
 """connections beyond the limit that are told why; more are cut"""
 
@@ -250,7 +251,7 @@ class Connection(asyncio.Protocol):
                     exchange.fail(*exchange.refused)
             except Exception:
                 LOG.exception("a request was not answered")
-                exchange.fail(500, "this request was not answered; the log says why")
+                exchange.fail(*UNANSWERED)
         self._serving = False
 
     def finished(self, keep_alive: bool) -> None:

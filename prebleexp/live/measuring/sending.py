@@ -36,6 +36,8 @@ SLICE_S, PAUSE_S = 2e-4, 5e-3
 BUSY = (429, 503)
 """statuses by which a server refuses"""
 PLACE = b"x-prebleexp-gpu"
+MOST_READ = 2048
+"""bytes of an error that are looked at"""
 
 
 @dataclass(frozen=True)
@@ -187,6 +189,10 @@ class _Run:
         """Send what is due by now."""
         self._timers.look(self._start + now)
 
+    def without_key(self, said: str) -> str:
+        """What a server has said, which may repeat what it was sent."""
+        return said if self._how.key is None else said.replace(self._how.key, "(the key)")
+
     def _plan(self, due_s: float, request: int) -> None:
         body = msgspec.json.encode(
             self._body(
@@ -259,8 +265,8 @@ class _Exchange(Receiver):
             now = self._run.now
             self.answer.feed(piece, now)
             self._run.look(now)
-        elif len(self._said) < MOST_SAID:
-            self._said = (self._said + piece)[:MOST_SAID]
+        elif len(self._said) < MOST_READ:
+            self._said = (self._said + piece)[:MOST_READ]
 
     def done(self) -> None:
         status, answer = self._one.status, self.answer
@@ -271,7 +277,7 @@ class _Exchange(Receiver):
         elif status == 200:
             self._end(State.LOST, answer.error or "the stream ended before its answer did")
         else:
-            said = self._said.decode("utf-8", "replace")
+            said = self._run.without_key(self._said.decode("utf-8", "replace"))[:MOST_SAID]
             self._end(State.REFUSED if status in BUSY else State.LOST, f"status {status}: {said}")
 
     def failed(self, error: Failed) -> None:
@@ -301,7 +307,8 @@ class _Exchange(Receiver):
     def _write_down(self, state: State, why: str) -> None:
         self._ended = True
         one, answer = self._one, self.answer
-        one.state, one.error, one.ended_s = state, why, self._run.now
+        one.state, one.error, one.ended_s = state, self._run.without_key(why), self._run.now
+        self.call = None  # which knows this one: nobody looks for such cycles while a stream is sent
         if state in (State.REFUSED, State.CANCELLED):
             one.gpu = -1 if state == State.REFUSED else one.gpu
         times, usage = answer.times, answer.usage

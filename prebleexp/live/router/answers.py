@@ -13,6 +13,10 @@ CONTENT = ("text", "content", "reasoning", "reasoning_content", "tool_calls", "t
 """what a first token comes as"""
 
 
+MOST_TOKENS = 1 << 30
+"""that anybody can have counted"""
+
+
 class _Piece(msgspec.Struct):
     choices: list[dict[str, Any]] = []
     usage: dict[str, Any] | None = None
@@ -62,7 +66,7 @@ class Answer:
                 continue
             self._read(event)
         if self._usage is not None:
-            self._output = max(self._output, int(self._usage.get("completion_tokens") or 0))
+            self._output = max(self._output, counted(self._usage.get("completion_tokens")))
         return self._first and not before
 
     def whole(self, body: bytes) -> None:
@@ -72,7 +76,7 @@ class Answer:
         except (msgspec.DecodeError, UnicodeDecodeError):
             return
         self._usage = piece.usage
-        self._output = int((piece.usage or {}).get("completion_tokens") or 0)
+        self._output = counted(self.usage.get("completion_tokens"))
 
     def _read(self, event: bytes) -> None:
         try:
@@ -84,6 +88,11 @@ class Answer:
         if piece.choices and (self._first or _has_content(piece.choices[0])):
             self._output += 1
             self._first = True
+
+
+def counted(value: Any) -> int:
+    """Tokens, as a server's usage has them; 0 for what is no number of tokens."""
+    return min(value, MOST_TOKENS) if isinstance(value, int) and value > 0 else 0
 
 
 def _has_content(choice: dict[str, Any]) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 import xxhash
 
 from prebleexp.live.host import ROOM, ROWS, Host, Taken
+from prebleexp.live.router.answers import counted
 from prebleexp.live.router.caches import Assumed
 from prebleexp.live.router.held import USUAL_BLOCK, Event, Found, Held, Notice, tokens_on
 from prebleexp.live.router.outputs import Outputs
@@ -32,11 +33,16 @@ LEAST_BLOCKS = 1 << 16
 """of prompts that are remembered, beside twice what GPUs hold"""
 
 
+LONG_NAME = 64
+"""characters of a session's name beyond which its hash is remembered: clients choose names, as long as a body"""
+
+
 class Known(OrderedDict[str, int]):
     """Sessions by name, numbered from 0 for a lap."""
 
     def number(self, name: str) -> int:
-        return self.setdefault(name, len(self))
+        short = name if len(name) <= LONG_NAME else xxhash.xxh3_128_hexdigest(name.encode())
+        return self.setdefault(short, len(self))
 
 
 class Names:
@@ -197,7 +203,7 @@ class Deciding:
         """What an answer's `usage` says of its prompt."""
         details = usage.get("prompt_tokens_details")
         cached = details.get("cached_tokens") if isinstance(details, dict) else None
-        self.learns(ticket, int(usage.get("prompt_tokens") or 0), cached)
+        self.learns(ticket, counted(usage.get("prompt_tokens")), None if cached is None else counted(cached))
 
     def warns(self, request: Request) -> None:
         """That nothing can be known of the first prompt that came as text, where GPUs tell of ids."""

@@ -126,8 +126,11 @@ class Ear:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             self._lose(f"batch {number:,} of KV events is not as vLLM 0.32 has it ({str(error)[:120]})")
             return
-        for event in batch.events:
-            self._tell(self.gpu, event)
+        try:
+            for event in batch.events:
+                self._tell(self.gpu, event)
+        except OverflowError as error:
+            self._lose(f"batch {number:,} of KV events has no tokens ({str(error)[:120]})")
 
     def _lose(self, why: str) -> None:
         LOG.warning("gpu %d: %s: what it has cached is forgotten; its next events say more", self.gpu, why)

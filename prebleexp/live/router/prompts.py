@@ -76,6 +76,8 @@ def read(body: bytes) -> Request:
         one = _DECODER.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Malformed(f"the body is no JSON that a model could be asked with: {str(error)[:120]}") from None
+    except RecursionError:
+        raise Malformed("the body is nested too deeply") from None
     numbers = False
     if one.messages:
         text = bytes(one.tools) + bytes(one.messages).rstrip().removesuffix(b"]")
@@ -161,7 +163,6 @@ class Interner:
         arrays = words, np.zeros(size, np.uint64), np.zeros(size, np.int32)
         self._block = Block(Blocks(*arrays, np.zeros(room + 1, np.int32), np.zeros(4, np.int64)), EXAMPLE.layout)
         self._seed, self._most = seed, ids
-        self._starts: dict[str, int] = {}
         self.begin(bytes_per_token)
 
     def begin(self, bytes_per_token: float) -> None:
@@ -180,11 +181,7 @@ class Interner:
         """None: there is no room for the text's blocks. `whole_tokens`: it is tokens, 4 bytes each."""
         blocks: Blocks = self._block.value
         size = len(text)
-        start = self._starts.get(kind)
-        if start is None:
-            if len(self._starts) > 1024:
-                self._starts.clear()
-            start = self._starts[kind] = xxhash.xxh3_64_intdigest(kind.encode(), self._seed) >> 1
+        start = xxhash.xxh3_64_intdigest(kind.encode(), self._seed) >> 1
         self._bytes[:size] = text
         end = -(-size // BLOCK) * BLOCK
         self._bytes[size:end] = bytes(end - size)

@@ -15,6 +15,7 @@ from prebleexp.live.http.calls import Call, Failed, NotConnected, TimedOut
 from prebleexp.live.http.client import Client
 from prebleexp.live.http.exchange import Exchange
 from prebleexp.live.http.places import origin
+from prebleexp.live.http.server import UNANSWERED
 from prebleexp.live.router import said
 from prebleexp.live.router.deciding import Deciding, Ticket, ears
 from prebleexp.live.router.gate import WORDS, Gate
@@ -264,9 +265,16 @@ class Proxy:
 
     # ------------------------------------------------------------ slow paths
     def _later(self, exchange: Exchange, what: Callable[[Exchange], Any]) -> None:
-        task = self._loop.create_task(what(exchange))
+        task = self._loop.create_task(self._answered(exchange, what))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def _answered(self, exchange: Exchange, what: Callable[[Exchange], Any]) -> None:
+        try:
+            await what(exchange)
+        except Exception:
+            LOG.exception("a request was not answered")
+            exchange.fail(*UNANSWERED)
 
     async def _fetched(self, exchange: Exchange) -> None:
         """From the first server that is up."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import math
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -12,6 +12,8 @@ from typing import Any
 from prebleexp.live.http.calls import Failed
 from prebleexp.live.http.client import Client
 from prebleexp.live.http.places import Origin
+
+LOG = logging.getLogger(__name__)
 
 
 class Stage(enum.Enum):
@@ -90,7 +92,10 @@ class Health:
     async def _go_on(self) -> None:
         while True:
             await asyncio.sleep(self._every_s)
-            await self.look()
+            try:
+                await self.look()
+            except Exception:
+                LOG.exception("servers could not be looked at")
 
     async def _ask(self, upstream: Upstream) -> None:
         origin = upstream.origin
@@ -132,6 +137,8 @@ GAUGES = {
     "queries": ("vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total"),
 }
 """names of vLLM and SGLang"""
+MOST_TOLD = 2.0**53
+"""what is as much is no number of requests or tokens"""
 
 
 def gauges(text: str) -> dict[str, float]:
@@ -154,4 +161,4 @@ def _values(text: str, name: str) -> list[float]:
             with suppress(ValueError, IndexError):
                 found.append(float(line.rpartition("}")[2].split()[0 if "}" in line else 1]))
         at = -1 if end < 0 else text.find(name, end)
-    return [one for one in found if math.isfinite(one)]
+    return [one for one in found if 0.0 <= one < MOST_TOLD]

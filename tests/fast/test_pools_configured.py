@@ -142,6 +142,7 @@ def test_a_run_with_roles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert set(done.outcome.gpu.tolist()) <= {0, 1, 2, 3} >= {g - 4 for g in done.outcome.decode_gpu.tolist()}
 
 
+@pytest.mark.uncompiled
 def test_two_policies_are_those_that_were_set() -> None:
     made = cell(*POOLS, "cluster.decode_policy=round_robin")
     workload = draw(made)

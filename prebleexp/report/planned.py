@@ -251,8 +251,8 @@ def _risen(who: str, rise: float, first: Contender) -> str:
             "smaller than the answer was tried, and a larger one may break the promise"
         )
     return (
-        f"with {who}, a request stream kept up to {points} more at a greater load: the answer is one of several "
-        "crossings"
+        f"with {who}, a request stream kept up to {points} more at a greater load than at a smaller one: the share "
+        "crosses the target at several loads, and the answer is one of them"
     )
 
 

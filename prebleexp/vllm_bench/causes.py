@@ -149,7 +149,9 @@ def _first(measured: Side, simulated: Side) -> list[Part]:
     tokens = float(measured.of_each[0].mean())
     quick = [fixed + (each or 0.0) * tokens for fixed, each in lines]
     waits = [one.ttft_s - of for one, of in zip(sides, quick, strict=True)]
-    queue = _part("queue", waits, [_ms(one * 1e3) for one in waits], "beyond the quickest tenth it is")
+    queue = _part(
+        "queue", waits, [_ms(one * 1e3) for one in waits], "beyond what the quickest tenth takes, a first token waits"
+    )
     if any(each is None for _, each in lines):
         said = [_ms(one * 1e3) for one in quick]
         return [_part("host and prefill", quick, said, "the quickest tenth of first tokens take"), queue]
@@ -218,7 +220,7 @@ def verdict(found: Sequence[Part], known: Known | None = None) -> tuple[str | No
         return None, f"they agree: {both}"
     part = max(of[cause], key=lambda one: abs(one.more))
     other = f"{_ms(abs(more[cause]))} {'more' if more[cause] > 0 else 'less'}"
-    return cause, (f"{both}; the likely cause is {CAUSES[cause]}, of which the simulation has {other}: {part.evidence}")
+    return cause, f"{both}; the likely cause is {CAUSES[cause]}, with {other} in the simulation: {part.evidence}"
 
 
 def _ms(milliseconds: float) -> str:

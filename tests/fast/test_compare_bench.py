@@ -69,7 +69,7 @@ def test_the_cause_is_what_was_made_another(
     elif cause == "queue":
         assert "look at the engine's budgets" in err
     else:
-        assert f"the likely cause is {causes.CAUSES[cause]}, of which the simulation has" in err
+        assert f"the likely cause is {causes.CAUSES[cause]}, with" in err
         assert "prebleexp calibrate hardware data=. gpus=1 policy=lor engine=vllm hardware/gpu=h100" in err
 
 

@@ -341,6 +341,7 @@ def test_a_page_says_all_of_it_once(
         "How far to believe it",
         "Headroom",
         "The loss of a GPU",
+        "runs of the search",
     ):
         assert said in page.text, said
     for line in err.splitlines():

@@ -84,6 +84,7 @@ STORE = np.dtype(
     [
         ("step", np.int64),  # of its GPU, which computes what it brings, …
         ("waited_for", np.int64),  # … and bits: those that begin only when it is over
+        ("attempt", np.int64),  # how often its request had been preempted
         ("gpu", np.int32),  # -1: it is over
         ("tier", np.int32),
         ("request", np.int32),  # whose blocks low … high − 1 it brings, as far as the tier did not have them
@@ -115,8 +116,8 @@ FETCH = np.dtype(
 )
 """Of a request."""
 
-WANTED = np.dtype([("turn", np.int64), ("low", np.int32), ("high", np.int32)], align=True)
-"""Blocks low … high − 1 of what a request left, if it is of the scheduling in hand."""
+WANTED = np.dtype([("turn", np.int64), ("attempt", np.int64), ("low", np.int32), ("high", np.int32)], align=True)
+"""Blocks low … high − 1 of what a request left, after it was preempted so often, if it is of the scheduling in hand."""
 
 STOCK = np.dtype(
     [
@@ -268,11 +269,14 @@ def unpin(tiers: Tiers, copy: int) -> None:
 
 
 @compiled
-def want(tiers: Tiers, g: int, request: int, table: int, low: int, high: int) -> None:
-    """The step that is being scheduled takes, or finds, blocks that a request has left."""
+def want(tiers: Tiers, g: int, request: int, attempt: int, table: int, low: int, high: int) -> None:
+    """The step that is being scheduled takes, or finds, blocks that a request has left. Those of an earlier attempt are
+    stored: a request does not begin anew before."""
     one = tiers.wanted[g, request, table]
-    if one.turn != tiers.turns[g]:
-        one.turn, one.low, one.high = tiers.turns[g], low, high
+    if one.turn != tiers.turns[g] or one.attempt < attempt:
+        one.turn, one.attempt, one.low, one.high = tiers.turns[g], attempt, low, high
+    elif attempt < one.attempt:
+        return
     one.low, one.high, tiers.wants[g] = min(one.low, low), max(one.high, high), 1
 
 

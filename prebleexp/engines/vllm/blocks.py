@@ -158,7 +158,7 @@ def take(mine: Engines, world: World, g: int, blocks: int) -> int:
         gone = min(left, int(record.high - record.low))
         if record.leaver != NONE:
             table, high = record.key // mine.settings.told_keys, int(record.high)
-            want(world.tiers, g, int(record.leaver), int(table), high - gone, high)
+            want(world.tiers, g, int(record.leaver), int(record.attempt), int(table), high - gone, high)
         record.high -= gone
         left -= gone
         if world.told.hears[EVICTED] != 0 and record.key < mine.settings.told_keys:

@@ -130,9 +130,10 @@ def want_held(mine: Engines, world: World, g: int, request: int) -> None:
             run, left = int(holds[one].run), int(holds[one].blocks)
             while left > 0:
                 low, high = int(runs[run].low), int(runs[run].high)
-                if runs[run].leaver != NONE:
+                leaver, attempt = int(runs[run].leaver), int(runs[run].attempt)
+                if leaver != NONE:
                     of = int(runs[run].key // mine.settings.told_keys)
-                    want(world.tiers, g, int(runs[run].leaver), of, low, high)
+                    want(world.tiers, g, leaver, attempt, of, low, high)
                 left, run = left - (high - low), int(runs[run].above)
             one = int(holds[one].before)
 
@@ -145,7 +146,7 @@ def is_wanted(mine: Engines, world: World, g: int, store: int) -> bool:
     late, told = one.step == mine.gpus[g].scheduled - 1, mine.settings.tables - 1 - int(tiers.control[0].told)
     for table in range(mine.settings.tables):
         of = tiers.wanted[g, one.request, (table - told) % mine.settings.tables]
-        if of.turn != tiers.turns[g] or (late and not looks_back_to_all(mine, table)):
+        if of.turn != tiers.turns[g] or of.attempt != one.attempt or (late and not looks_back_to_all(mine, table)):
             continue
         for block in range(max(one.low, of.low), min(one.high, of.high)):
             if brought(mine, world, store, table, block) != NONE:
@@ -204,7 +205,7 @@ def _leave_run(mine: Engines, world: World, g: int, request: int, table: int, ru
             until += 1
         piece = cut(mine, g, run, until) if until < high else run
         if stored:
-            runs[piece].leaver = request
+            runs[piece].leaver, runs[piece].attempt = request, mine.preemptions[request]
         at = until
 
 
@@ -258,7 +259,7 @@ def _has_left(mine: Engines, world: World, g: int, request: int, table: int, blo
         run = cut(mine, g, run, block + 1) if runs[run].high > block + 1 else run
         if runs[run].low < block:
             cut(mine, g, run, block)
-        runs[run].leaver = request
+        runs[run].leaver, runs[run].attempt = request, mine.preemptions[request]
 
 
 leave_windows = chosen_by("groups", _nothing, _leave_windows)

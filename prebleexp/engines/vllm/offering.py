@@ -63,7 +63,8 @@ def _take_out_of_all(mine: Engines, world: World, g: int, request: int, hits: in
             at += 1
         if not is_new and other != request:
             had = int(mine.jobs[other].computed) - tokens + mine.settings.lookahead
-            _take_out_of(mine, world, request, other, min(hits, -(-had // size)))
+            had = min(-(-had // size), int(mine.jobs[other].keyed))  # a block that is not full is nobody's else
+            _take_out_of(mine, world, request, other, min(hits, had))
     for number in range(tiers.ended[g], gpu.over):
         for row in range(mine.steps[g, number % STEPS].finished):
             other = int(mine.finished[g, number % STEPS, row])
@@ -145,7 +146,7 @@ def _offer_to(mine: Engines, world: World, g: int, tier: int, request: int, full
     if room and missing > 0:
         store = new_store(tiers)
         one = tiers.stores[store]
-        one.gpu, one.tier, one.request, one.blocks = g, tier, request, missing
+        one.gpu, one.tier, one.request, one.attempt, one.blocks = g, tier, request, mine.preemptions[request], missing
         one.low, one.high = max(0, low - 1), full  # of a head's group one more than of others
         one.step, one.waited_for, one.stage, one.counts = gpu.scheduled - 1, 0, UNSENT, 1
         tiers.jobs[request] += 1

@@ -39,7 +39,7 @@ def preempt(mine: Engines, world: World, g: int, step: Any, row: int) -> None:
     gpu.running -= 1
     for stores in world.tiers.jobs[request : request + 1]:  # what is being stored of it must be over before
         for table in range(mine.settings.tables if stores > 0 else 0):
-            want(world.tiers, g, request, table, 0, NEVER)
+            want(world.tiers, g, request, int(mine.preemptions[request]), table, 0, NEVER)
     release(mine, g, request)
     gpu.waiting_tokens += job.computed if job.filling != 0 else job.known
     gpu.generated -= job.known - world.seen.requests[request].prompt_tokens

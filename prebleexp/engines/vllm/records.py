@@ -96,6 +96,7 @@ RUN = np.dtype(
         ("beyond", np.int32),  # from this block on no older run of its key ever had any
         ("owner", np.int32),  # a request whose context has these blocks
         ("leaver", np.int32),  # who had them, left, and has them stored in tiers; -1: nobody
+        ("attempt", np.int32),  # … when it had been preempted so often
     ],
     align=True,
 )

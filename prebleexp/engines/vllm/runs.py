@@ -40,7 +40,7 @@ def cut(mine: Engines, g: int, run: int, at: int) -> int:
     upper, lower = runs[upper_index], runs[run]
     upper.key, upper.owner, upper.holders, upper.above = lower.key, lower.owner, lower.holders, lower.above
     upper.low, upper.high = lower.low, at
-    upper.leaver, upper.beyond = lower.leaver, lower.beyond
+    upper.leaver, upper.attempt, upper.beyond = lower.leaver, lower.attempt, lower.beyond
     lower.low, lower.above = at, upper_index
     upper.older, upper.newer = run, lower.newer  # as old as the rest: it may as well come behind it
     runs[upper.newer].older = lower.newer = upper_index

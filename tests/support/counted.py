@@ -65,6 +65,8 @@ def calls(work: Callable[[], object]) -> int:
 RUNS = """
 import sys
 from tests.support.counted import of_run
+from tests.support.quick_records import find_at_once
+find_at_once()  # no lines of numpy's are counted
 for settings in sys.argv[2:]:
     print(of_run(settings.split(), *sys.argv[1].split()))
 """

@@ -116,7 +116,8 @@ def _chosen(pairs: Sequence[Pair]) -> compare_page.Chosen:
     columns = [(name, value) for name, values in differs.items() for value in values]
     columns += [column for pair in pairs for column in pair.found.common.items()]
     columns += [column for pair in pairs for cell in pair.found.cells for column in cell.place.items()]
-    return compare_page.Chosen(chosen_options.by_class(columns), chosen_options.not_chosen(differs))
+    sides_said = [name for pair in pairs for name in (pair.a, pair.b)]
+    return compare_page.Chosen(chosen_options.by_class(columns, sides_said), chosen_options.not_chosen(differs))
 
 
 def _called(pair: Pair, pairs: Sequence[Pair]) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from prebleexp.comparison import Value, flattened
 from prebleexp.experiment.cell import SPECS, spec_identity
@@ -10,14 +10,16 @@ from prebleexp.launch import configs, configure
 from prebleexp.launch.from_cache import Options
 
 
-def by_class(columns: Iterable[tuple[str, Value]]) -> dict[str, str]:
-    """Of columns of keys whose value is a class: by its path the name of its option, where there is one of it."""
+def by_class(columns: Iterable[tuple[str, Value]], said: Collection[str]) -> dict[str, str]:
+    """Of columns of keys whose value is a class: by its path the name of its option, where there is one of it, or one
+    of several was `said`."""
     of = {(name, value) for name, value in columns if name in SPECS and isinstance(value, str)}
     options = Options(configs.loader()) if of else None
     found = {}
     for group, path in of:
         assert options is not None
         named = [name for name, config in options.configs(group).items() if config.get("_target_") == path]
+        named = [name for name in named if name in said] or named
         if len(named) == 1:
             found[path] = named[0]
     return found

@@ -103,8 +103,8 @@ def test_files_without_details_tell_the_first_token_alone() -> None:
     cause, sentence = causes.verdict(causes.parts(side, quick))
     assert cause == "first token"
     assert sentence == (
-        "a request takes 200 ms measured, and 140 ms simulated; the likely cause is the first token, of which the "
-        "simulation has 60 ms less: the mean time to it is 80 ms measured, and 20 ms simulated"
+        "a request takes 200 ms measured, and 140 ms simulated; the likely cause is the first token, with 60 ms "
+        "less in the simulation: the mean time to it is 80 ms measured, and 20 ms simulated"
     )
 
 

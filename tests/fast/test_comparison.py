@@ -19,6 +19,8 @@ from prebleexp.__main__ import main
 from prebleexp.commands import sides
 from prebleexp.comparison import Measured, Verdict, compare, metric_of
 from prebleexp.errors import InvalidInput
+from prebleexp.launch import chosen_options, configs
+from prebleexp.launch.from_cache import Options
 from prebleexp.regression import Limit, limit_of
 from prebleexp.report import compare_page
 from prebleexp.report import explained as why
@@ -565,3 +567,7 @@ def test_a_page_says_options_and_not_classes(tmp_path: Path, monkeypatch: pytest
     assert ">lengths<" not in differs
     assert "max by default" in same
     assert not re.search(r"\b(VLLM|LeastOutstanding|E2Policy)\b", differs + same)
+    paths = {one: config["_target_"] for one, config in Options(configs.loader()).configs("policy").items()}
+    of = [("policy", paths[name]) for name in ("llmd", "lor")]
+    assert chosen_options.by_class(of, ["llmd"]) == {paths["llmd"]: "llmd", paths["lor"]: "lor"}
+    assert paths["llmd"] not in chosen_options.by_class(of, []), "of which there are two options"

@@ -29,7 +29,8 @@ class Assumed:
         """by id, the least recently used first"""
 
     def stored(self, row: int, ids: Any, ends: Any, tokens: int) -> Iterator[Evicted]:
-        """The GPU has computed so many leading tokens of a request's prompt; what goes for them."""
+        """The GPU has computed so many leading tokens of a request's prompt; what goes for them. Blocks of one context
+        that go one after the other are told at once: what is below the last of them is what is left."""
         blocks, before = self._blocks, 0
         found: list[tuple[int, int, int]] = []
         for one, end in zip(ids.tolist(), ends.tolist(), strict=True):
@@ -43,10 +44,16 @@ class Assumed:
             else:
                 self.held += size
             blocks[one] = row << _ROW | start << _START | size
+        gone: Evicted | None = None
         while self.held > self._most and len(blocks) > len(found):
             _, packed = blocks.popitem(last=False)
             self.held -= packed & (1 << _START) - 1
-            yield Evicted(packed >> _ROW, packed >> _START & (1 << _ROW - _START) - 1)
+            whose, start = packed >> _ROW, packed >> _START & (1 << _ROW - _START) - 1
+            if gone is not None and (whose != gone.row or start > gone.tokens):
+                yield gone
+            gone = Evicted(whose, start)
+        if gone is not None:
+            yield gone
 
     def forget(self) -> None:
         """Forget all that the GPU's cache was assumed to hold."""

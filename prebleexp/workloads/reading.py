@@ -26,6 +26,8 @@ LEAST_ON_STEPS, STEP_S = 8, 5.0
 """nor so many that come at whole multiples of so many seconds, or more"""
 THOUGHT_S = 3_600.0
 """a typical pause of a tool, or of who thinks, that is believed"""
+FAR_BELOW = 0.5
+"""of what the recorder's cache found, what prompts share here is doubted below"""
 PAUSE_S = 7 * 86_400.0
 """a typical pause between turns that is believed"""
 
@@ -41,7 +43,7 @@ class Understood:
     doubts: tuple[str, ...]
     """sentences"""
     unshared: str = ""
-    """the one of these that says that prompts share nothing, though they once did or are turns of sessions"""
+    """the one of these that says that prompts share nothing, or far less than they once did or turns of sessions do"""
     found_share: float = 0.0
     """of the prompts' tokens, found in the recorder's cache; 0: nothing, or it does not say"""
 
@@ -81,7 +83,7 @@ def understood(path: str, trace: Trace) -> Understood:
         tuple(facts.items()),
         f"{path}: {many}{over}; {'; '.join(said)}",
         (*read.doubts, *improbable),
-        _not_shared(trace),
+        _unshared(trace),
         read.found_share,
     )
 
@@ -103,7 +105,7 @@ def doubts(trace: Trace) -> list[str]:
         found.append(
             f"a prompt of {longest:,} tokens is improbable; say workload.columns={{input: …}} if it is another field"
         )
-    if read_cached := _not_shared(trace):
+    if read_cached := _unshared(trace):
         found.append(read_cached)
     if trace.links is not None and len(trace.links.later):
         usual = float(np.median(trace.links.delay_s[trace.links.later]))
@@ -140,24 +142,41 @@ def _starts(trace: Trace) -> Floats:
 WAY_OUT = "say workload.time_unit=s, ms, us or ns"
 
 
-def _not_shared(trace: Trace) -> str:
-    """Where prompts here share nothing, and the recorder's cache found something, or sessions have several turns."""
-    shared = int(trace.prompts.ids.max()) + 1 < len(trace.prompts.ids)
+def _unshared(trace: Trace) -> str:
+    """Where prompts here share nothing, and the recorder's cache found something, or sessions have several turns; where
+    they share far less than that cache found; or nothing but prefixes, though sessions have several turns."""
+    found_share, share, own = trace.reading.found_share, *_shares(trace)
     several = len(np.unique(trace.session[trace.turn > 0]))
-    found_share = trace.reading.found_share
-    if shared or not (found_share > 0 or several):
+    far_below = share < FAR_BELOW * found_share
+    if not far_below and (own or not several):
         return ""
-    said = [f"the recorder's cache found {found_share:.1%} of their tokens"] if found_share > 0 else []
-    said += (
-        [f"{several:,} session{'' if several == 1 else 's'} of several turns {'is' if several == 1 else 'are'} there"]
-        if several
-        else []
-    )
+    here = f", {share:.1%} of their tokens" if share and far_below else ""
+    said = [f"the recorder's cache found {found_share:.1%}{'' if here else ' of their tokens'}"] if far_below else []
+    if several and not own:
+        said.append(
+            f"{several:,} session{'' if several == 1 else 's'} of several turns {'is' if several == 1 else 'are'} there"
+        )
+    what = "nothing" if not share else "little with earlier ones" if own else "nothing but prefixes"
     cure = f"; {trace.reading.cure}" if trace.reading.cure else ""
     return (
-        f"here prompts share nothing, though {' and '.join(said)}: caches, and routers that follow prefixes, have "
-        f"nothing to find{cure}"
+        f"here prompts share {what}{here}, though {' and '.join(said)}: caches, and routers that follow prefixes, have "
+        f"{'little' if share else 'nothing'} to find{cure}"
     )
+
+
+def _shares(trace: Trace) -> tuple[float, bool]:
+    """Of the prompts' tokens, those that an earlier prompt has, or an answer; and whether some of them are no prefix
+    that is everybody's."""
+    ids, tokens = trace.prompts.ids, trace.prompts.tokens
+    first = np.empty(int(ids.max()) + 1, np.int64)
+    first[ids[::-1]] = np.arange(len(ids))[::-1]
+    again = first[ids] < np.arange(len(ids))
+    if trace.answer is not None:
+        answers = np.zeros(len(first), np.bool_)
+        answers[trace.answer[trace.answer >= 0]] = True
+        again |= answers[ids]
+    own = again if trace.public is None else again & ~trace.public[ids]
+    return float(tokens[again].sum(dtype=np.int64) / tokens.sum(dtype=np.int64)), bool(own.any())
 
 
 def _pauses(trace: Trace) -> list[str]:

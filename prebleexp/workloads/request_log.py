@@ -233,8 +233,10 @@ class RequestLog(Tabular):
                         )
                     chain = session if prefix is None else prefix.chains(session)
                     grown = self.accumulated(inputs, counts.outputs, chain, turn)
+                    cure = prefixes.CURE if prefix is None else ""
                 elif prefix is not None:
                     grown = Accumulated(private(inputs), np.full(len(rows), NOBODY, np.int32), "")
+                    cure = LOG if own is None else CURE
                 else:
                     cure = LOG if own is None else CURE
                     of_them = (private(inputs), counts.input_says, "prompts share nothing", session, turn, of)
@@ -245,7 +247,7 @@ class RequestLog(Tabular):
                     doubts += [prefix.doubt] if prefix.doubt else []
                     prompts, answer, public = headed(prompts, answer, prefix.group, prefix.tokens)
                     says = f"{prefix.says}; beside them, {says}" if says else prefix.says
-                return _Asked(prompts, counts.input_says, says, session, turn, of, public, answer=answer)
+                return _Asked(prompts, counts.input_says, says, session, turn, of, public, answer=answer, cure=cure)
             self.refuse_growth(ids)
             prompts, short = begun(rows, ids, inputs)
             if short:

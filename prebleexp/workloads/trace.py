@@ -45,7 +45,7 @@ class Reading:
     block_tokens: int = 1
     """of the blocks of which prompts are made"""
     cure: str = ""
-    """what would let prompts share something, where they share nothing; nothing: nobody knows"""
+    """what would let prompts share more, where they share too little; nothing: nobody knows"""
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from prebleexp.described import describe
 from prebleexp.errors import InvalidInput
 from prebleexp.sim.types import Workload
 from prebleexp.workloads.mooncake import Mooncake
 from prebleexp.workloads.output_length import OutputLength
+from prebleexp.workloads.prefixes import CURE
 from prebleexp.workloads.request_log import RequestLog
+from tests.support.places import ROOT
 from tests.support.recordings.routers import common
 
 OUTPUT = OutputLength((10,), (1.0,))
@@ -111,3 +114,51 @@ def test_what_does_not_say_a_prefix_is_refused(settings: dict[str, Any], match: 
 def test_other_traces_refuse_a_prefix_and_name_who_reads_it(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="take workload=request_log"):
         Mooncake(str(tmp_path / "trace.jsonl"), columns={"prefix": "app"})
+
+
+def test_a_prefix_does_not_silence_what_sessions_and_the_recorders_cache_say(tmp_path: Path) -> None:
+    """With `prefix` alone a log of 485 sessions asked for twice as many GPUs, without a word."""
+
+    def unshared(cached: int | None, **settings: Any) -> str:
+        usage = {} if cached is None else {"cached_tokens": cached}
+        rows = [row("a", 1000 * (at + 1), session_id="s", **usage) for at in range(4)]
+        return log(tmp_path, *rows, **SAID, **settings).understood.unshared
+
+    grows = "; workload.growth=accumulate has a turn begin with the prompt and the answer before it"
+    assert unshared(900) == (
+        "here prompts share nothing but prefixes, 6.0% of their tokens, though the recorder's cache found 36.0% and 1 "
+        f"session of several turns is there: caches, and routers that follow prefixes, have little to find{grows}"
+    )
+    assert unshared(100).startswith("here prompts share nothing but prefixes, though 1 session of several turns is ")
+    assert unshared(None) == unshared(100)
+    assert not unshared(900, growth="accumulate")
+
+
+def test_far_less_shared_than_the_recorders_cache_found_is_doubted_with_growth_too(tmp_path: Path) -> None:
+    """One of eight turns goes on, so that at most an eighth of the tokens is there again."""
+
+    def unshared(cached: int, **settings: Any) -> str:
+        rows = [row("a", 1000 + at, session_id=str(max(at, 1)), cached_tokens=cached) for at in range(8)]
+        return log(tmp_path, *rows, growth="accumulate", **settings).understood.unshared
+
+    assert unshared(900).startswith("here prompts share little with earlier ones, 12.")
+    assert unshared(900).endswith(f"have little to find; {CURE}")
+    assert not unshared(200), "the recorder's cache found a fifth, which is no more than twice as much"
+    assert not unshared(900, **SAID | {"prefix_tokens": 900})
+
+
+def test_the_share_is_the_descriptions_where_answers_are_no_prompts(tmp_path: Path) -> None:
+    source = log(tmp_path, *(row("ab"[at % 2], 700 + at, cached_tokens=690) for at in range(9)), **SAID)
+    assert f", {describe(drawn(source)).unlimited:.1%} of their tokens, though " in source.understood.unshared
+
+
+def test_an_answer_that_the_next_prompt_has_counts_as_shared(tmp_path: Path) -> None:
+    rows = [row("a", 20, session_id="s", output_tokens=900), row("a", 1000, session_id="s", cached_tokens=920)]
+    assert not log(tmp_path, *rows, growth="accumulate").understood.unshared
+
+
+def test_the_guide_names_growth_where_it_tells_of_prefixes() -> None:
+    guide = (ROOT / "docs" / "guide_plan.md").read_text(encoding="utf-8")
+    (paragraph,) = [one for one in guide.split("\n\n") if "columns={prefix: app}" in one]
+    assert "workload.growth=accumulate" in paragraph
+    assert "`! here prompts share …`" in paragraph

@@ -47,17 +47,20 @@ def _plan(given: Given) -> int:
 
 
 def _besides(plan: Planner) -> list[str]:
-    """What there is to say besides the answer, and what a reader must know of it."""
+    """How files were read, what there is to say besides the answer, and what a reader must know of it."""
+    from prebleexp.experiment.understood import taken_for
     from prebleexp.report import beside, planned
+    from prebleexp.report.wording import as_sentence
 
+    taken = taken_for([one.contender.cell for one in plan.found])
     said = [] if plan.beside is None else [line for _, lines in beside.sections(plan.beside) for line in lines]
-    return [*said, *(f"{one[0].upper()}{one[1:]}." for one in planned.warnings(plan.found, plan.left_out))]
+    return [*taken, *said, *(as_sentence(one) for one in planned.warnings(plan.found, plan.left_out))]
 
 
 def sweep(multirun: Multirun, overrides: Sequence[str], command: str) -> int:
     """A sweep of plans: print a line for each router on each workload, write the page; 0. Raises as a plan does."""
     from prebleexp import publish
-    from prebleexp.experiment.sharing import unshared
+    from prebleexp.experiment.understood import doubted, taken_for
     from prebleexp.launch import planner, tables
     from prebleexp.report import capacity
     from prebleexp.waiting import waiting
@@ -78,7 +81,8 @@ def sweep(multirun: Multirun, overrides: Sequence[str], command: str) -> int:
         with waiting(f"drawing the page {settings.sweep}"):
             page, _ = publish.capacity(plan, command)
         print(tables.address(page), file=sys.stderr)
-    for line in unshared(one.contender.cell for one in plan.found):
+    cells = [one.contender.cell for one in plan.found]
+    for line in (*taken_for(cells), *doubted(cells)):
         tables.say(f"prebleexp: {line}")
     for workload, each in found.items():
         tables.say(capacity.sentence(workload, each, base))

@@ -20,6 +20,7 @@ def _recommend(given: Given) -> int:
     valid, or if nothing keeps the promise; PrebleexpError if runs fail."""
     from prebleexp import publish
     from prebleexp.commands import recommended
+    from prebleexp.experiment.understood import doubted
     from prebleexp.launch import naming, tables
     from prebleexp.launch.loads import files_of
     from prebleexp.launch.narrow import narrowed
@@ -56,7 +57,9 @@ def _recommend(given: Given) -> int:
         print(tables.address(page), file=sys.stderr)
     for _, said in words.strained(made):
         tables.say(" ".join(said))
-    for line in (*files_of(made.candidates[0].cell), *words.caveats(made)):
+    first = made.candidates[0].cell
+    among = tuple(doubted([first]))  # the caveats
+    for line in (*(one for one in files_of(first) if not one.endswith(among)), *words.caveats(made)):
         tables.say(f"prebleexp: {line}")
     tables.say(words.sentence(made))
     return 0

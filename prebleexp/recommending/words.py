@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from prebleexp.experiment import counting
-from prebleexp.experiment.sharing import unshared
+from prebleexp.experiment.understood import doubted
 from prebleexp.hardware.composed import Composed
 from prebleexp.launch import places
 from prebleexp.planning.contender import Contender
@@ -16,7 +16,7 @@ from prebleexp.recommending.designs import MODEL, WHOLE, Design
 from prebleexp.recommending.recommender import Recommender
 from prebleexp.report import beside, planned
 from prebleexp.report.beside import EXTRAPOLATED
-from prebleexp.report.wording import condition, number
+from prebleexp.report.wording import as_sentence, condition, number
 
 STAR = "* it may cost no more than the first: what request streams leave open of the two prices overlaps"
 OTHERS = ("gpu", "tensor_parallel", "roles", "policy")
@@ -133,7 +133,7 @@ def strained(made: Recommender) -> list[tuple[str, list[str]]]:
     of = made.strain
     if of is None:
         return []
-    unknown = [f"{one[0].upper()}{one[1:]}." for one in of.unknown]
+    unknown = [as_sentence(one) for one in of.unknown]
     found = [("Headroom of the first", beside.headroom(of)), ("The loss of a GPU", [*beside.loss(of), *unknown])]
     return [(title, said) for title, said in found if said]
 
@@ -150,7 +150,7 @@ def caveats(made: Recommender) -> list[str]:
     cell = best.cell
     found = [*other_models(made), *other_kinds(made)]
     kept = stored.formats(cell.hardware)
-    said = [f"{one[0].upper()}{one[1:]}." for one in unshared([cell])]
+    said = [as_sentence(one) for one in doubted([cell])]
     said += [EXTRAPOLATED.format(best.point.beyond)] if best.point.beyond else []
     said += [f"Step times of the first: {cell.hardware.support}."] if cell.hardware.support else []
     said += [f"The first keeps {kept}."] if kept else []
@@ -159,4 +159,4 @@ def caveats(made: Recommender) -> list[str]:
     if best.cell.cluster.has_roles or any(one.at["roles"] != WHOLE for one in best.twins):
         link = cell.cluster.link
         said.append(f"KV of split replicas moves over {link.gb_s:g} GB/s a GPU ({link.sharing}): say your own links.")
-    return [*found, *said, *(f"{one[0].upper()}{one[1:]}." for one in left_out(made))]
+    return [*found, *said, *(as_sentence(one) for one in left_out(made))]

@@ -18,7 +18,7 @@ from prebleexp.report.finding import Finding
 from prebleexp.report.measure import Measure
 from prebleexp.report.palette import STYLES
 from prebleexp.report.plan_table import MEANINGS
-from prebleexp.report.wording import NOTHING, listed, number, slug
+from prebleexp.report.wording import NOTHING, as_sentence, listed, number, slug
 
 NAME = "capacity"
 Workloads = Mapping[str, Sequence[Planned]]
@@ -191,7 +191,7 @@ def findings(found: Workloads, base: str) -> list[Finding]:
     """A sentence and a table for each workload, with what a reader must know of the answers."""
     made = []
     for workload, each in found.items():
-        warned = [f"{one[0].upper()}{one[1:]}." for one in planned.warnings(each)]
+        warned = [as_sentence(one) for one in planned.warnings(each)]
         of = ratios(each, base)
         numbers = {line: {"ratio": one.times, "low": one.low, "high": one.high} for line, one in of.items()}
         table = Table(_columns(base), tuple(lines(each, base)))

@@ -9,6 +9,7 @@ from prebleexp.planning.planned import Planned
 from prebleexp.report import beside, planned
 from prebleexp.report.figures import Column, Table
 from prebleexp.report.page import Aside
+from prebleexp.report.wording import as_sentence
 
 
 def asides(found: Sequence[Planned], of: Beside | None, left_out: Sequence[str] = ()) -> list[Aside]:
@@ -21,5 +22,5 @@ def asides(found: Sequence[Planned], of: Beside | None, left_out: Sequence[str] 
             note = ["Of the requests of the recording."]
         made.append(Aside(beside.title(of), note, Table(columns, tuple(beside.seen(of)))))
         made += [Aside(title, said) for title, said in beside.sections(of)]
-    warned = [f"{one[0].upper()}{one[1:]}." for one in planned.warnings(found, left_out)]
+    warned = [as_sentence(one) for one in planned.warnings(found, left_out)]
     return [*made, *([Aside("To know before this is used", warned, is_caveat=True)] if warned else [])]

@@ -8,7 +8,7 @@ from prebleexp.cluster.replicas import Size
 from prebleexp.experiment import counting
 from prebleexp.experiment.cold import cut
 from prebleexp.experiment.shape import flattened
-from prebleexp.experiment.sharing import unshared
+from prebleexp.experiment.understood import doubted
 from prebleexp.planning.answer import Answer, Spot, Verdict
 from prebleexp.planning.contender import GPUS, USERS, Contender
 from prebleexp.planning.contender_names import brief
@@ -192,7 +192,7 @@ def warnings(found: Sequence[Planned], left_out: Sequence[str] = ()) -> list[str
     """What a reader must know of these answers: each once, with those that it is of; first what was `left_out`."""
     first = found[0].contender
     cells = [one.contender.cell for one in found]
-    said = [*flattened(cells), *cut(cells), *unshared(cells), *left_out]
+    said = [*flattened(cells), *cut(cells), *doubted(cells), *left_out]
     said += recorded.warnings(found) if first.is_recorded else []
     said += [line for slo in {one.contender.cell.slo for one in found} for line in doubts(slo)]
     said += crowded(found)

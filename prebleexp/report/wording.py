@@ -20,6 +20,12 @@ AXIS_LABELS = {
 }
 
 
+def as_sentence(text: str) -> str:
+    """With a full stop, and a capital unless it begins with a name, as of a key or of a file."""
+    first = text.partition(" ")[0]
+    return f"{text if {*first} & {*'.:=_/'} else text[0].upper() + text[1:]}."
+
+
 def number(value: float | None, digits: int = 3) -> str:
     """`digits` significant digits, never in scientific notation between 0.00001 and 1,000,000."""
     if value is None:

@@ -576,3 +576,4 @@ def test_what_a_log_was_taken_for_stands_at_the_answer(
     err = capsys.readouterr().err
     assert "prebleexp: log.jsonl: 60 requests in 59 s" in err
     assert "model has 2 models (a 30, b 30), and all requests are taken for those of one" in err
+    assert err.count("taken for those of one") == 1, "among the caveats, and not once more"

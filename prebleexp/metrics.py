@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from prebleexp import itl, prefill_metrics, recovery, scaling_metrics, slo_metrics, step_metrics, warmed
 from prebleexp.averages import CALLED, STATISTICS, statistics
-from prebleexp.service import batches, in_system
+from prebleexp.service import in_system
 from prebleexp.service.attainment import Attained, Unloaded
 from prebleexp.service.level import NONE, ServiceLevel
 from prebleexp.sim.types import Floats, Ints, Outcome, State, Workload
@@ -75,7 +75,8 @@ class Served:
 
     @cached_property
     def attained(self) -> Attained:
-        return Attained.of(self.workload, self.made, self.level, self.unloaded, int(self.each.sum()))
+        gpus, after_loss = int(self.each.sum()), recovery.due_after_loss(self.made)
+        return Attained.of(self.workload, self.made, self.level, self.unloaded, gpus, after_loss)
 
     def of_gpus(self, of_replicas: Floats) -> float:
         """The mean over GPUs of a number that each replica has, (replicas,)."""
@@ -100,11 +101,6 @@ class Served:
         """Requests that averages are over: all, or those that were due after the warm-up."""
         warm_s, is_stage = self.level.warmup_s, self.workload.stage >= 0
         return (self.made.due_s >= warm_s) & is_stage if warm_s or not is_stage.all() else slice(None)  # of NaN: False
-
-    @cached_property
-    def after_loss(self) -> npt.NDArray[np.bool_]:
-        """Of the requests due in the minute after a loss, as they were due, which are good."""
-        return recovery.good_after_loss(self.made, self.attained.good)
 
     @cached_property
     def statistics(self) -> dict[str, tuple[float | None, ...]]:
@@ -275,15 +271,6 @@ _METRICS = (
            LOWER, "Hours of all GPUs, of a replica with tensor parallelism of each of its own, in which they were paid "
            "for: all of the run, but not while one was down, or drained and empty. While it was started it was paid "
            "for."),
-    Metric("after_loss_attainment", "attainment after a loss",
-           lambda run: float(run.after_loss.mean()) if len(run.after_loss) else None, "share", HIGHER,
-           f"The share of the requests due in the {recovery.MINUTE_S:g} s after the first GPU was lost which were "
-           "good; nothing where none was lost, or nothing was promised.", of_all=True),
-    *(Metric(f"after_loss_attainment_{end}", f"{which} end of attainment after a loss",
-             lambda run, end=end: getattr(batches.between(run.after_loss), end, None),  # type: ignore[misc]
-             "share", HIGHER, f"Of after_loss_attainment the {which} end of its 95 % interval, by batches of "
-             "those requests, as slo_attainment_low. Nothing for fewer than 50.", of_all=True)
-      for end, which in (("low", "lower"), ("high", "upper"))),
     *(Metric(*one) for one in (*recovery.METRICS, *scaling_metrics.METRICS, *warmed.METRICS, *step_metrics.METRICS)),
     Metric("peak_kv_tokens", "peak of KV tokens", lambda run: int(run.made.gpu_peak_kv_tokens.max()), "tokens", NEITHER,
            "The most tokens of KV that any GPU held at a time."),

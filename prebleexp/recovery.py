@@ -27,21 +27,11 @@ def first_loss_s(made: Outcome) -> float | None:
 def after_loss(made: Outcome) -> Floats:
     """Times to first token, in seconds, of the requests that were due in the minute behind the first loss and have
     one; none where no GPU was lost."""
-    found: Floats = made.ttft_s[_due_after_loss(made) & np.isfinite(made.ttft_s)]
+    found: Floats = made.ttft_s[due_after_loss(made) & np.isfinite(made.ttft_s)]
     return found
 
 
-def good_after_loss(made: Outcome, good: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.bool_]:
-    """Of the requests due in the minute after the first loss, as they were due, which are `good`; none where none was
-    lost or nothing was promised."""
-    if good is None:
-        return np.zeros(0, bool)
-    due = np.flatnonzero(_due_after_loss(made))
-    found: npt.NDArray[np.bool_] = good[due[np.argsort(made.due_s[due], kind="stable")]]
-    return found
-
-
-def _due_after_loss(made: Outcome) -> npt.NDArray[np.bool_]:
+def due_after_loss(made: Outcome) -> npt.NDArray[np.bool_]:
     """(n,) whether each request was due in the minute after the first loss."""
     lost_s = first_loss_s(made)
     if lost_s is None:

@@ -30,6 +30,15 @@ METRICS: tuple[tuple[str, ...], ...] = (
     ("slo_missed_worst", "misses of the two worst batches", "share",
      "Of all misses in these batches the share in the two that have the most: above a half where one or two busy "
      "stretches decide how wide the interval is.", "neither"),
+    ("after_loss_attainment", "attainment after a loss", "share",
+     "The share of the requests due in the minute after the first GPU was lost which were good; nothing where none was "
+     "lost, or nothing was promised."),
+    ("after_loss_margin", "margin after a loss", "share",
+     "Of these requests, as slo_margin: of the limits for shares the one that is nearest to being broken by them."),
+    *((f"after_loss_{what}_{end}", f"{which} end of {what} after a loss", "share",
+       f"Of after_loss_{what} the {which} end of its 95 % interval, by batches of those requests, as slo_{what}_{end}. "
+       "Nothing for fewer than 50.")
+      for what in ("attainment", "margin") for end, which in (("low", "lower"), ("high", "upper"))),
     ("goodput_per_s", "goodput", "requests/s",
      "Good requests over the run's length, from slo.warmup_s on."),
     ("goodput_per_gpu_s", "goodput of a GPU", "requests/s", "The same over the GPUs."),

@@ -28,8 +28,8 @@ def note(cache: Cache, cell: Cell, key: str, content: Mapping[str, Any]) -> None
 def remeasured(cache: Cache, cell: Cell, key: str, content: Mapping[str, Any]) -> tuple[Entry, bytes] | None:
     """The run as it is under its cell's limits, with its requests; None where requests are not kept under any, or do
     not say that. Raises InvalidInput if the cache cannot be read."""
-    if cell.slo.needs_unloaded or cell.slo.needs_gaps:
-        return None
+    if cell.slo.needs_unloaded or cell.slo.needs_gaps or not cell.faults.changes_nothing:
+        return None  # when a GPU was lost is not kept, and promises of the minute after are metrics
     plain = key if cell.slo.changes_nothing else without_limits(cell, content)
     for other in (plain, cache.noted_requests(plain)):
         entry = None if other in (None, key) else cache.get(str(other), requests=True)
@@ -49,7 +49,7 @@ def without_limits(cell: Cell, content: Mapping[str, Any]) -> str:
 
 def _is_lost(metric: str) -> bool:
     """Whether requests alone do not say what it is under other limits."""
-    return "_slowdown_" in metric or metric.startswith("after_loss_attainment")
+    return "_slowdown_" in metric
 
 
 def _measured(entry: Entry, requests: bytes, cell: Cell) -> dict[str, Any]:

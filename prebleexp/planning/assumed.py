@@ -33,8 +33,8 @@ class Assumed:
         if self._enough is None and (self._not_enough is None or at > self._not_enough):
             self._enough = at
         is_met = self._enough is not None and at >= self._enough
-        strictest, target = self._to_keep.strictest, self._to_keep.target
-        all_of_it, nothing = target + 1 - strictest, target - strictest
+        nothing = self._to_keep.nothing
+        all_of_it = nothing + 1
         surely = is_met and at >= SURELY * (self._enough or 0)
         kept = all_of_it if is_met else nothing
         return Sample(kept, trial.requests, None, (all_of_it if surely else nothing, kept))

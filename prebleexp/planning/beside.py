@@ -15,7 +15,7 @@ from prebleexp.intervals import mean_interval
 from prebleexp.planning.answer import Answer
 from prebleexp.planning.contender import GPUS, RPS, USERS, Contender
 from prebleexp.planning.load import Search
-from prebleexp.planning.loss import AFTER_LOSS, Lost, bereft, replicas
+from prebleexp.planning.loss import Lost, bereft, replicas
 from prebleexp.planning.planned import Planned
 from prebleexp.planning.trials import Question, Trial
 from prebleexp.workloads.replayed import Replayed
@@ -62,7 +62,7 @@ class Beside:
     grown: Grown | None
     """what is kept of `MORE` times the load"""
     lost: Lost | None
-    """which share of the requests due in the minute after a replica is lost is good"""
+    """how the promise is kept to the requests due in the minute after a replica is lost"""
     spare: Lost | None
     """likewise, with one replica more than the answer has"""
     enough: Answer | None
@@ -146,9 +146,7 @@ def strained(of: Planned, seeds: int, runs: Runs, alike: bool = True) -> Straine
 
     def lost(name: str, spare: int) -> Lost | None:
         found = known(name, lambda: bereft(of, spare))
-        if found is None or any(one[AFTER_LOSS] is None for one in found[2]):
-            return None
-        return found[0].lost(found[1], found[2])
+        return None if found is None else found[0].lost(found[1], found[2])
 
     more = grown()
     alone = lost("the loss of a replica", 0) if alike and not of.is_alone else None
@@ -226,8 +224,9 @@ def _enough(found: Sequence[Planned], question: Question, answers: Answers) -> d
         except InvalidInput:
             continue  # which is said of the loss itself
         # runs are not made longer: the minute after a loss is no longer in them
-        strictest = contender.to_keep.strictest
-        mine = replace(question, target=strictest, requests=first.requests, most_requests=first.requests)
+        to_keep, requests = contender.to_keep, first.requests
+        mine = replace(question, target=to_keep.target, strictest=to_keep.strictest)
+        mine = replace(mine, requests=requests, most_requests=requests)
         asked[of.name] = contender, contender.search_from(mine, first.size, replicas(of))
     known = answers({f"{name}, N + 1": search for name, search in asked.items()})
     return {name: known[f"{name}, N + 1"] for name in asked}

@@ -30,14 +30,13 @@ LONG_S = 180.0
 """of a run in which a GPU is lost, at least, so that it has a minute after that"""
 DETECT_MS = 1_000.0
 """from then until routers know"""
-AFTER_LOSS = "after_loss_attainment"
 
 
 class Lost(NamedTuple):
     """What is kept in the minute after the loss of a replica."""
 
     kept: float
-    """the share of the requests due in it, mean over the streams"""
+    """of the requests due in it, as `prebleexp.planning.promise.ToKeep.kept` is; mean over the streams"""
     half_width: float | None
     """of the interval of that mean; None of a single stream"""
     requests: int
@@ -68,25 +67,27 @@ class Bereft(Contender):
         return replace(cell, faults=Timeline(detect_ms=DETECT_MS, happen=happen))
 
     def sample(self, metrics: Mapping[str, Any]) -> Sample:
-        minute, to_keep = metrics[AFTER_LOSS] or 0.0, self.to_keep
-        more = to_keep.strictest - to_keep.target
-        whole = to_keep.kept(metrics) + more
-        if not self.is_recorded:
-            return Sample(min(minute, whole), metrics["due_requests"], None)
-        of_whole = to_keep.alone(metrics)
-        ends = _ends(metrics) if minute <= whole or of_whole is None else (of_whole[0] + more, of_whole[1] + more)
+        to_keep = self.to_keep
+        minute, whole = to_keep.after_loss(metrics), to_keep.kept(metrics)
+        minute = to_keep.nothing if minute is None else minute
+        ends = None
+        if self.is_recorded:
+            of_whole = to_keep.alone(metrics)
+            ends = to_keep.alone_after_loss(metrics) if minute <= whole or of_whole is None else of_whole
         return Sample(min(minute, whole), metrics["due_requests"], None, ends)
 
-    def lost(self, trials: Sequence[Trial], metrics: Sequence[Mapping[str, Any]]) -> Lost:
-        """What runs say of it: the metrics of each trial."""
+    def lost(self, trials: Sequence[Trial], metrics: Sequence[Mapping[str, Any]]) -> Lost | None:
+        """What runs say of it: the metrics of each trial. None if a minute of these has no request."""
+        kept = [one for one in map(self.to_keep.after_loss, metrics) if one is not None]
+        if len(kept) < len(metrics):
+            return None
         known = [self._moment(trial, super(Bereft, self).cell_of(trial)).requests for trial in trials]
         due = [
             round(one["offered_per_s"] * MINUTE_S) if count is None else count
             for count, one in zip(known, metrics, strict=True)
         ]
-        kept = mean_interval([one[AFTER_LOSS] for one in metrics])
-        ends = _ends(metrics[0]) if len(due) == 1 else None
-        return Lost(*kept, sum(due), not self._is_steady, len(due), ends)
+        ends = self.to_keep.alone_after_loss(metrics[0]) if len(due) == 1 else None
+        return Lost(*mean_interval(kept), sum(due), not self._is_steady, len(due), ends)
 
     @property
     def _is_steady(self) -> bool:
@@ -104,11 +105,6 @@ class Bereft(Contender):
         if key not in self._known:
             self._known[key] = _busiest(cell)
         return self._known[key]
-
-
-def _ends(metrics: Mapping[str, Any]) -> tuple[float, float] | None:
-    low, high = (metrics[f"{AFTER_LOSS}_{end}"] for end in ("low", "high"))
-    return None if low is None else (low, high)
 
 
 def bereft(of: Planned, spare: int) -> tuple[Bereft, Trial]:

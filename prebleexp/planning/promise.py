@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,10 @@ from prebleexp.service.level import LIMITED, ServiceLevel
 
 ALL = "all limits"
 """the name of the share of requests that keep each limit that there is"""
+OF_RUN, AFTER_LOSS = "slo", "after_loss"
+"""how metrics of all requests begin, and those of the requests due in the minute after a loss"""
+MOST_DIGITS = 6
+"""behind the point"""
 
 
 @dataclass(frozen=True)
@@ -44,8 +49,18 @@ class ToKeep:
         return max(self._shares)
 
     @property
+    def is_margin(self) -> bool:
+        """Whether `kept` is the distance to a share, and not one."""
+        return len(self._shares) > 1
+
+    @property
     def target(self) -> float:
-        return self.strictest if len(self._shares) == 1 else 0.0
+        return 0.0 if self.is_margin else self.strictest
+
+    @property
+    def nothing(self) -> float:
+        """What `kept` is where no request is within a limit."""
+        return self.target - self.strictest
 
     def kept(self, metrics: Mapping[str, Any]) -> float:
         """By a run. Raises InvalidInput if nothing was promised to its requests, or none of them counts."""
@@ -55,23 +70,33 @@ class ToKeep:
             )
         if metrics["slo_attainment"] is None:
             raise InvalidInput("slo=none promises nothing to plan for; set slo=PRESET, or a limit: slo.ttft_s=0.5")
-        margins = [metrics["slo_margin"]] if self.level.promises else []
-        if self._of_each:
-            margins.append(metrics["slo_attainment"] - self.level.target)
-        return float(min(margins)) + self.target
+        kept = self._least(metrics, OF_RUN)
+        assert kept is not None
+        return kept
+
+    def after_loss(self, metrics: Mapping[str, Any]) -> float | None:
+        """What `kept` is of the requests due in the minute after a loss; None where there are none."""
+        return self._least(metrics, AFTER_LOSS)
 
     def alone(self, metrics: Mapping[str, Any]) -> tuple[float, float] | None:
         """The ends of the interval of `kept` that a run's stream says on its own; None where it is too short."""
-        ends = []
-        for end in ("low", "high"):
-            margins = [metrics[f"slo_margin_{end}"]] if self.level.promises else []
-            if self._of_each:
-                share = metrics[f"slo_attainment_{end}"]
-                margins.append(None if share is None else share - self.level.target)
-            if None in margins:
-                return None
-            ends.append(float(min(margins)) + self.target)
-        return ends[0], ends[1]
+        return self._ends(metrics, OF_RUN)
+
+    def alone_after_loss(self, metrics: Mapping[str, Any]) -> tuple[float, float] | None:
+        """Those of `after_loss`."""
+        return self._ends(metrics, AFTER_LOSS)
+
+    def _ends(self, metrics: Mapping[str, Any], of: str) -> tuple[float, float] | None:
+        low, high = (self._least(metrics, of, end) for end in ("_low", "_high"))
+        return None if low is None or high is None else (low, high)
+
+    def _least(self, metrics: Mapping[str, Any], of: str, end: str = "") -> float | None:
+        """Of all promises; `of` is what metrics of the requests begin with, `end` how those of an interval's end do."""
+        margins = [metrics[f"{of}_margin{end}"]] if self.level.promises else []
+        if self._of_each:
+            share = metrics[f"{of}_attainment{end}"]
+            margins.append(None if share is None else share - self.level.target)
+        return None if None in margins else float(min(margins)) + self.target
 
     @property
     def count(self) -> int:
@@ -82,27 +107,44 @@ class ToKeep:
     def measure(self) -> str:
         """What `kept` is: "all limits" (of requests within all of them at once), "worst limit" (within the one that is
         nearest to being broken), or "margin" (of that one, to its own share)."""
-        if len(self._shares) > 1:
+        if self.is_margin:
             return "margin"
         return "worst limit" if self.count > 1 else ALL
 
     @property
     def label(self) -> str:
         """The label of an axis that shows how the promise is kept."""
-        if len(self._shares) > 1:
+        if self.is_margin:
             return "Margin to the promised shares, of the nearest to being broken"
-        return f"Share of requests within {f'the {self.measure}' if self.count > 1 else ALL}"
+        return f"Share of requests within {self.within}"
 
     def verdict(self, kept: float, ends: tuple[float, float] | None = None) -> str:
         """ "keeps the promise: 97.0 % (93.1 % to 98.8 %) of requests are within all limits", with the `ends` of an
         interval of the share."""
         verb = "keeps" if kept >= self.target else "breaks"
-        if len(self._shares) > 1:
-            between = "" if ends is None else f" ({ends[0] * 100:+.1f} to {ends[1] * 100:+.1f})".replace("-", "−")
-            return f"{verb} the promise by {abs(kept) * 100:.1f} points{between}"
-        between = "" if ends is None else f" ({ends[0] * 100:.1f} % to {ends[1] * 100:.1f} %)"
-        within = f"the {self.measure}" if self.count > 1 else ALL
-        return f"{verb} the promise: {kept * 100:.1f} %{between} of requests are within {within}"
+        if self.is_margin:
+            between = "" if ends is None else f" ({self.said(ends[0])} to {self.said(ends[1])})"
+            return f"{verb} the promise by {self.said(kept).lstrip('+−')} points{between}"
+        between = "" if ends is None else f" ({self.said(ends[0])} to {self.said(ends[1])})"
+        return f"{verb} the promise: {self.said(kept)}{between} of requests are within {self.within}"
+
+    @property
+    def within(self) -> str:
+        """ "all limits", or "the worst limit"."""
+        return f"the {self.measure}" if self.count > 1 else ALL
+
+    def said(self, kept: float, half_width: float | None = None) -> str:
+        """ "95.2 %", "94.95 %" where 95 % is promised: with so many digits that it is on the side of the target that it
+        is on, and never 100 % of what is not all. Of a margin points: "+1.2"."""
+        target = round(self.target * 100, 9)
+        for digits in range(1, MOST_DIGITS):
+            most = math.inf if kept >= 1 or self.is_margin else 100 - 10.0**-digits
+            shown = round(min(kept * 100, most), digits)
+            if (shown >= target) == (kept >= self.target):
+                break
+        half = "" if half_width is None or not round(half_width * 100, digits) else f" ± {half_width * 100:.{digits}f}"
+        sign, unit = ("+", "") if self.is_margin else ("", " %")
+        return f"{shown:{sign}.{digits}f}{half}{unit}".replace("-", "−")
 
     @property
     def words(self) -> str:

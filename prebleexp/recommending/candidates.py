@@ -12,10 +12,13 @@ from prebleexp.experiment import counting
 from prebleexp.experiment.cell import Cell
 from prebleexp.intervals import mean_interval
 from prebleexp.planning.answer import Answer, Verdict
+from prebleexp.planning.promise import ToKeep
 from prebleexp.recommending import evidence, stored
 from prebleexp.recommending.designs import Design
 
 Mean = tuple[float, float | None]
+KEPT = "kept"
+"""how the promise is kept, as `prebleexp.planning.promise.ToKeep.kept` is"""
 SEEN = ("slo_attainment", "ttft_p50_s", "ttft_p95_s", "tpot_p50_s", "tpot_p95_s", "hit_ratio")
 ALIKE = 3
 """candidates that are shown at least"""
@@ -28,7 +31,7 @@ class Point:
     design: Design
     replicas: int
     seen: Mapping[str, Mean]
-    """of `SEEN`; means over streams, with the half-widths of their intervals"""
+    """of `SEEN`, and `KEPT`; means over streams, with the half-widths of their intervals"""
     keeps: bool
     """whether the promise is kept, on average"""
     beyond: str = ""
@@ -63,6 +66,10 @@ class Candidate:
     @property
     def cell(self) -> Cell:
         return self.design.at_size(self.replicas)
+
+    @property
+    def to_keep(self) -> ToKeep:
+        return self.design.contender.to_keep
 
     @property
     def router(self) -> str | None:
@@ -133,7 +140,7 @@ def ordered(candidates: Sequence[Candidate]) -> list[Candidate]:
     def rank(one: Candidate) -> tuple[bool, float, float, float, int]:
         chosen = sum(value is not None for value in one.design.at.values())
         never = one.answer.verdict is Verdict.NEVER
-        return never, one.price, one.part, -one.point.seen["slo_attainment"][0], chosen
+        return never, one.price, one.part, -one.point.seen[KEPT][0], chosen
 
     return sorted(candidates, key=rank)
 

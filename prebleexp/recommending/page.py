@@ -7,7 +7,7 @@ from pathlib import Path
 
 from prebleexp.recommending import candidates as points_of
 from prebleexp.recommending import table, words
-from prebleexp.recommending.candidates import Candidate, Point, alike
+from prebleexp.recommending.candidates import KEPT, Candidate, Point, alike
 from prebleexp.recommending.recommender import Recommender
 from prebleexp.report import pareto
 from prebleexp.report.figures import Column, Figure, Table
@@ -15,10 +15,9 @@ from prebleexp.report.page import Aside
 from prebleexp.report.pareto import Front, Priced
 
 NAME = "fronts"
-PANELS = (
-    ("slo_attainment", "Requests within their limits, %", 100.0, True),
-    ("ttft_p95_s", "p95 time to first token, s", 1.0, False),
-    ("tpot_p95_s", "p95 time per output token, ms", 1000.0, False),
+TIMES = (
+    ("ttft_p95_s", "p95 time to first token, s", 1.0),
+    ("tpot_p95_s", "p95 time per output token, ms", 1000.0),
 )
 NUMERIC = ("price/h",)
 
@@ -30,17 +29,18 @@ def title(made: Recommender) -> str:
 
 
 def figure(made: Recommender) -> Figure:
-    """The figure of Pareto fronts: price per hour against attainment, TTFT and TPOT, with intervals."""
-    fronts = []
+    """The figure of Pareto fronts: price per hour against how the promise is kept, TTFT and TPOT, with intervals."""
+    to_keep, fronts = made.candidates[0].to_keep, []
     labels = {(one.design.name, one.replicas): str(i) for i, one in enumerate(words.shown(made), 1)}
-    for metric, panel, scale, higher in PANELS:
+    label = f"{to_keep.label}, {'points' if to_keep.is_margin else '%'}"
+    for metric, panel, scale in ((KEPT, label, 100.0), *TIMES):
         known = [one for one in made.points if metric in one.seen]
         if known:
-            line = points_of.front(known, metric, higher=higher)
+            line = points_of.front(known, metric, higher=metric == KEPT)
             found = {id(one): _priced(one, metric, labels) for one in known}
-            target = made.candidates[0].answer.target if metric == "slo_attainment" else None
+            target = to_keep.target if metric == KEPT else None
             best = [found[id(one)] for one in line]
-            fronts.append(Front(panel, list(found.values()), best, scale, target or None, is_time=not higher))
+            fronts.append(Front(panel, list(found.values()), best, scale, target, is_time=metric != KEPT))
     return pareto.figure(NAME, "Price against what it buys", words.sentence(made), fronts)
 
 

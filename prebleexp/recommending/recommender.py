@@ -14,6 +14,7 @@ from typing import Any
 from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.results import Result, distinct
+from prebleexp.intervals import mean_interval
 from prebleexp.launch.configure import Settings, job
 from prebleexp.launch.progress import Progress
 from prebleexp.launch.rows import Row
@@ -26,7 +27,7 @@ from prebleexp.planning.together import together
 from prebleexp.planning.trials import Sample, Trial
 from prebleexp.recommending import halving
 from prebleexp.recommending.asked import Asked
-from prebleexp.recommending.candidates import Candidate, Point, ordered, seen, without_twins
+from prebleexp.recommending.candidates import KEPT, Candidate, Point, ordered, seen, without_twins
 from prebleexp.recommending.designs import Design, shorter
 from prebleexp.recommending.halving import Found, Judged, Priced, Trying
 from prebleexp.recommending.space import Space, question_of, space
@@ -243,10 +244,10 @@ class Recommender(Session):
 
     def _point(self, design: Design, size: int, runs: Sequence[Result]) -> Point:
         metrics = [one.metrics or {} for one in runs]
-        kept = [design.contender.to_keep.kept(one) for one in metrics]
-        target = design.contender.to_keep.target
-        keeps = sum(kept) / len(kept) >= target
-        return Point(design, size, seen(metrics), keeps, beyond(design.at_size(size), metrics))
+        to_keep = design.contender.to_keep
+        kept = mean_interval([to_keep.kept(one) for one in metrics])
+        found = {KEPT: kept, **seen(metrics)}
+        return Point(design, size, found, kept[0] >= to_keep.target, beyond(design.at_size(size), metrics))
 
     def _none(self) -> str:
         most = max(one.most for one in self.space.designs)

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 
 from prebleexp.recommending import evidence
-from prebleexp.recommending.candidates import Candidate
+from prebleexp.recommending.candidates import KEPT, Candidate
 from prebleexp.recommending.designs import MODEL
 from prebleexp.recommending.recommender import Recommender
-from prebleexp.report.wording import number, seconds, share
+from prebleexp.report.wording import number, seconds
 
 SPARE = ("TPOT p95", "TTFT p95", "evidence")
 """columns that a terminal does without, in this order, where it has no room"""
@@ -21,7 +21,7 @@ NAMED = ("gpu", "tensor_parallel", "roles", "policy", MODEL)
 
 def heads(candidates: Sequence[Candidate]) -> list[str]:
     model = ["model"] if _has_models(candidates) else []
-    return ["", "GPUs", *model, "router", "price/h", "kept", "TTFT p95", "TPOT p95", "evidence"]
+    return ["", "GPUs", *model, "router", "price/h", candidates[0].to_keep.measure, "TTFT p95", "TPOT p95", "evidence"]
 
 
 def _has_models(candidates: Sequence[Candidate]) -> bool:
@@ -41,7 +41,7 @@ def lines(candidates: Sequence[Candidate], best: Sequence[Candidate]) -> list[li
                 *model,
                 one.router or NO_ROUTER,
                 _price(one),
-                share(seen["slo_attainment"], 3),
+                one.to_keep.said(*seen[KEPT]),
                 seconds(seen.get("ttft_p95_s")),
                 seconds(seen.get("tpot_p95_s")),
                 evidence.word(one.cell.hardware),

@@ -13,7 +13,7 @@ from prebleexp.planning.loss import Lost
 from prebleexp.planning.planned import Planned
 from prebleexp.planning.promise import ALL
 from prebleexp.report import recorded_plan
-from prebleexp.report.wording import NOTHING, listed, number, percent, seconds, share
+from prebleexp.report.wording import NOTHING, listed, number, seconds, share
 from prebleexp.service.batches import FEWEST, LEAST
 
 EXTRAPOLATED = "Beyond what was measured, where step times are extrapolated: {}."
@@ -148,13 +148,15 @@ def loss(of: Beside) -> list[str]:
     more = counting.named(one.at_size(one.cell.gpus + each))
     which = "that minute" if known.busiest else "the minute after"
     streams = f" in {known.streams} streams" if known.streams > 1 else ""
-    good = f"of the {known.requests:,} requests of {which}{streams} are within {ALL}"
+    to_keep, requests = one.contender.to_keep, f"the {known.requests:,} requests of {which}{streams}"
+    good = f"points is the margin of {requests}" if to_keep.is_margin else f"of {requests} are within {to_keep.within}"
     said = []
     if of.lost is not None:
-        said.append(f"{_surely(of.lost)} {good}")
+        said.append(f"{_surely(of, of.lost)} {good}{_kept(of, of.lost)}")
     if of.spare is not None:
-        kept = _surely(of.spare)
-        said.append(f"with one more, {more}, {kept}" if said else f"{kept} {good} where there were {more}")
+        kept, verdict = _surely(of, of.spare), _kept(of, of.spare)
+        last = f"with one more, {more}, {kept}" if said else f"{kept} {good} where there were {more}"
+        said.append(f"{last}{verdict}")
     enough = of.enough
     if enough is not None and enough.size is not None:
         said.append(f"the promise is kept in that minute, too, with {_survivors(one, enough)}")
@@ -172,8 +174,9 @@ def _survivors(one: Planned, enough: Answer) -> str:
     said = [f"N + {more}"] if more else []
     alone = enough.alone
     if alone is not None:
-        ends = "" if alone.ends is None else f", {percent(alone.ends[0])} to {percent(alone.ends[1])}"
-        said.append(f"{percent(alone.kept)}{ends}")
+        to_keep = one.contender.to_keep
+        ends = "" if alone.ends is None else f", {' to '.join(map(to_keep.said, alone.ends))}"
+        said.append(f"{to_keep.said(alone.kept)}{' points' if to_keep.is_margin else ''}{ends}")
     if enough.low is not None:
         said.append(f"{recorded_plan.ends(enough.low, enough.high)} for others like it")
     known = f" ({'; '.join(said)})" if said else ""
@@ -192,16 +195,24 @@ def _rivals(of: Beside) -> list[str]:
     return [f"To survive such a loss, {'; '.join(said)}."] if said else []
 
 
-def _surely(of: Lost) -> str:
-    """The share with its half-width, where that is not nothing; with the ends of its interval, where that would go
+def _kept(of: Beside, minute: Lost) -> str:
+    """Whether that keeps the promise, where it isn't said how many GPUs do."""
+    if of.enough is not None:
+        return ""
+    return f", which {'keeps' if minute.kept >= of.of.contender.to_keep.target else 'breaks'} the promise"
+
+
+def _surely(of: Beside, minute: Lost) -> str:
+    """What is kept with its half-width, where that is not nothing; with the ends of its interval, where that would go
     beyond none or all, or is of one stream."""
-    if of.ends is not None:
-        return f"{percent(of.kept)} ({percent(of.ends[0])} to {percent(of.ends[1])})"
-    half = f"{(of.half_width or 0) * 100:.1f}"
-    low, high = of.kept - (of.half_width or 0), of.kept + (of.half_width or 0)
-    if low < 0 or high > 1:
-        return f"{percent(of.kept)} ({percent(max(low, 0.0))} to {percent(min(high, 1.0))})"
-    return percent(of.kept) if float(half) == 0 else percent(of.kept).replace(" %", f" ± {half} %")
+    to_keep, half = of.of.contender.to_keep, minute.half_width or 0.0
+    none = to_keep.nothing
+    ends = minute.ends
+    if ends is None and (minute.kept - half < none or minute.kept + half > none + 1):
+        ends = max(minute.kept - half, none), min(minute.kept + half, none + 1)
+    if ends is None:
+        return to_keep.said(minute.kept, half)
+    return f"{to_keep.said(minute.kept)} ({to_keep.said(ends[0])} to {to_keep.said(ends[1])})"
 
 
 def sections(of: Beside) -> Sequence[tuple[str, list[str]]]:

@@ -133,7 +133,7 @@ def _label(canvas: Canvas, axes: Axes, shown: Sequence[Priced], scale: float) ->
 
 def _value(front: Front, one: Priced) -> str:
     half = "" if one.half is None else f" ± {number(one.half * front.scale, 2)}"
-    return f"{number(one.value * front.scale)}{half}"
+    return f"{number(one.value * front.scale, 3 if front.limit is None else 4)}{half}"
 
 
 def _panel(name: str, front: Front, looks: Mapping[str, Style], sentence: str) -> Markup:

@@ -23,8 +23,8 @@ MEANINGS = {
     ALL: "The share of requests within all limits at once, of the recording with so many GPUs.",
     "worst limit": "The share of requests within a limit, of the limit that is nearest to being broken; within all "
     "limits at once are fewer.",
-    "margin": "By how much the share of requests within a limit exceeds the share that was promised it, of the one "
-    "nearest to being broken.",
+    "margin": "By how many points the share of requests within a limit exceeds the share that was promised it, of the "
+    "one nearest to being broken.",
     OF_SIMILAR: "The 95 % interval of that share, by contiguous batches of the recording's requests: of "
     "other streams like it, if it is stationary.",
     "of the first": "How many times the first line's load, or GPUs; over the same seeds, by jackknife, with a 95 % "

@@ -13,6 +13,7 @@ from prebleexp.planning.answer import Answer, Spot, Verdict
 from prebleexp.planning.contender import GPUS, USERS, Contender
 from prebleexp.planning.contender_names import brief
 from prebleexp.planning.planned import Planned, Ratio, best_first, enough_for_others, ratios
+from prebleexp.planning.promise import ToKeep
 from prebleexp.report import recorded_plan as recorded
 from prebleexp.report.contenders import MOST_NAMED, beside_gpus, named
 from prebleexp.report.crowded import crowded
@@ -20,6 +21,7 @@ from prebleexp.report.wording import NOTHING, condition, listed, number, percent
 from prebleexp.service.doubtful import doubts
 
 HOURS = "GPU-hours/1M req"
+COSTS = ("gpu_hours_per_million", "cost_per_hour", "cost_per_million")
 NONE_BORNE = "nothing, since the limits are too tight even for idle GPUs,"
 
 
@@ -158,15 +160,15 @@ def _least_bad(one: Planned) -> str:
     or because the router leaves most of them idle, or spreads what each has cached."""
     most = max(one.answer.curve, key=lambda spot: spot.size)
     best = max(one.answer.curve, key=lambda spot: (spot.kept, spot.size))
-    said = [_kept(spot, one.answer.target) for spot in dict.fromkeys((most, best))]
+    said = [_kept(spot, one.contender.to_keep) for spot in dict.fromkeys((most, best))]
     return said[0] if len({*said}) == 1 else f"{said[0]}, and at best {said[1]}"
 
 
-def _kept(spot: Spot, target: float) -> str:
-    gpus = f"{spot.size:,g} GPU{'' if spot.size == 1 else 's'}"
-    if not target:  # several shares: by how much the nearest of them is missed
-        return f"{gpus} {'is' if spot.size == 1 else 'are'} {-spot.kept * 100:.1f} points short of the promise"
-    return f"{gpus} keep{'s' if spot.size == 1 else ''} {percent(spot.kept)}"
+def _kept(spot: Spot, to_keep: ToKeep) -> str:
+    gpus, said = f"{spot.size:,g} GPU{'' if spot.size == 1 else 's'}", to_keep.said(spot.kept)
+    if to_keep.is_margin:
+        return f"{gpus} {'is' if spot.size == 1 else 'are'} {said.lstrip('−')} points short of the promise"
+    return f"{gpus} keep{'s' if spot.size == 1 else ''} {said}"
 
 
 def how(one: Planned) -> str:
@@ -316,9 +318,7 @@ def lines(found: Sequence[Planned]) -> list[list[str]]:
     for one in best_first(found):
         answer, row = one.answer, one.row()
         at = [str(one.at.get(axis, "")) for axis in axes]
-        cost = [number(row[name]) for name in ("gpu_hours_per_million", "cost_per_hour", "cost_per_million")][
-            : len(said)
-        ]
+        cost = [number(row[name]) for name in COSTS[: len(said)]]
         if one.contender.is_recorded:
             numbers = [f"{answer.runs:,}", f"{answer.counted:,}"]
             made.append([*at, *_counted(one, counts), *recorded.cells(one), *cost, *numbers, recorded.verdict(one)])

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from prebleexp.experiment import counting
 from prebleexp.experiment import drawn as draws
 from prebleexp.experiment.shape import kept
-from prebleexp.planning.answer import Alone, Answer, Verdict
+from prebleexp.planning.answer import Answer, Verdict
 from prebleexp.planning.planned import Planned
 from prebleexp.report.contenders import named
-from prebleexp.report.wording import NOTHING, number, percent
+from prebleexp.report.wording import NOTHING, number
 from prebleexp.service.batches import FEWEST, LEAST, WORST, count
 
 SIMILAR, OF_SIMILAR = "for similar", "of similar"
@@ -65,17 +65,9 @@ def cells(one: Planned) -> list[str]:
     alone = one.answer.alone
     if alone is None:
         return [NOTHING] * 3
-    answer = one.answer
-    return [NOTHING if answer.low is None else ends(answer.low, answer.high), _share(alone.kept), _interval(alone)]
-
-
-def _interval(alone: Alone) -> str:
-    return NOTHING if alone.ends is None else " to ".join(map(_share, alone.ends))
-
-
-def _share(kept: float) -> str:
-    """Of a margin, which may be below nothing, in points."""
-    return percent(kept) if 0 <= kept <= 1 else f"{kept * 100:.1f} %".replace("-", "−")
+    answer, said = one.answer, one.contender.to_keep.said
+    interval = NOTHING if alone.ends is None else " to ".join(map(said, alone.ends))
+    return [NOTHING if answer.low is None else ends(answer.low, answer.high), said(alone.kept), interval]
 
 
 def warnings(found: Sequence[Planned]) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from prebleexp.service.batches import Between, between
+from prebleexp.service.batches import between
 from prebleexp.service.level import GAPS, SLOWDOWNS, TIMES, ServiceLevel
 from prebleexp.sim.types import Floats, Outcome, State, Workload
 
@@ -44,14 +44,22 @@ class Attained:
     gpus: int
     level: ServiceLevel
     unloaded: Unloaded | None
+    after_loss: Flags | None = None
+    """(n,) which requests were due in the minute after the first GPU was lost; None: nobody says"""
 
     @classmethod
     def of(
-        cls, workload: Workload, made: Outcome, level: ServiceLevel, unloaded: Unloaded | None, gpus: int
+        cls,
+        workload: Workload,
+        made: Outcome,
+        level: ServiceLevel,
+        unloaded: Unloaded | None,
+        gpus: int,
+        after_loss: Flags | None = None,
     ) -> Attained:
         """Of a run that was just computed."""
         columns = {name: getattr(made if hasattr(made, name) else workload, name) for name in NEEDS}
-        return cls(columns, made.end_s, gpus, level, unloaded)
+        return cls(columns, made.end_s, gpus, level, unloaded, after_loss)
 
     @classmethod
     def of_kept(
@@ -133,54 +141,41 @@ class Attained:
     def of_limits(self) -> dict[str, float | None]:
         """The metrics that other limits change."""
         per_s = self.per_s
+        of_each = None if self.good is None else between(self.good[self._in_order(self.due)])
         return {
-            "slo_attainment": None if self.good is None else self.share(self.good),
-            "slo_margin": self.margin,
-            **self._on_its_own,
+            **self._kept("slo", self.due),
+            "slo_missed_batches": of_each and of_each.missed,
+            "slo_missed_first": of_each and of_each.first,
+            "slo_missed_worst": of_each and of_each.worst,
+            **self._kept("after_loss", self.after_loss),
             "goodput_per_s": per_s,
             "goodput_per_gpu_s": None if per_s is None else per_s / self.gpus,
             "session_attainment": self.of_sessions,
         }
 
-    def share(self, kept: Flags) -> float | None:
-        """Of the requests that are due."""
-        return float(kept[self.due].mean()) if self.count else None
-
-    @property
-    def margin(self) -> float | None:
-        """By how much the share that was promised a limit is exceeded, of the promise that is nearest to being broken;
-        None if no share was promised any."""
-        shares = [(self.share(self.keeps({one.name: one.most})), one.share) for one in self.level.promises]
-        return min((share - promised for share, promised in shares if share is not None), default=None)
-
     @cached_property
-    def _in_order(self) -> npt.NDArray[np.int64]:
-        """The requests that count, as they were due."""
-        due = np.flatnonzero(self.due)
-        return due[np.argsort(self.columns["due_s"][due], kind="stable")]
+    def _promised(self) -> dict[str, list[tuple[Flags, float]]]:
+        """Of attainment and of margin: who kept a promise, (n,), and from which share it counts, for each promise."""
+        by_share = [(self.keeps({one.name: one.most}), one.share) for one in self.level.promises]
+        return {"attainment": [] if self.good is None else [(self.good, 0.0)], "margin": by_share}
 
-    def _between(self, kept: Flags) -> Between | None:
-        """What this stream says of the share, on its own."""
-        return between(kept[self._in_order])
+    def _kept(self, name: str, among: Flags | None) -> dict[str, float | None]:
+        """Attainment and margin of these requests, and the ends of what their stream says of them on its own: each the
+        least of all promises, None where there is none, or no request."""
+        order = self._in_order(np.zeros(len(self.due), bool) if among is None else among)
+        found: dict[str, float | None] = {}
+        for what, promised in self._promised.items():
+            kept = [(who[order], share) for who, share in promised if len(order)]
+            ends = [(known, share) for who, share in kept if (known := between(who)) is not None]
+            found[f"{name}_{what}"] = min((float(who.mean()) - share for who, share in kept), default=None)
+            found[f"{name}_{what}_low"] = min((known.low - share for known, share in ends), default=None)
+            found[f"{name}_{what}_high"] = min((known.high - share for known, share in ends), default=None)
+        return found
 
-    @property
-    def _on_its_own(self) -> dict[str, float | None]:
-        """The intervals of attainment and margin; the margin's are the least ends of the promises'."""
-        of_each = None if self.good is None else self._between(self.good)
-        of_shares = [
-            (found, one.share)
-            for one in self.level.promises
-            if (found := self._between(self.keeps({one.name: one.most}))) is not None
-        ]
-        return {
-            "slo_attainment_low": of_each and of_each.low,
-            "slo_attainment_high": of_each and of_each.high,
-            "slo_margin_low": min((found.low - share for found, share in of_shares), default=None),
-            "slo_margin_high": min((found.high - share for found, share in of_shares), default=None),
-            "slo_missed_batches": of_each and of_each.missed,
-            "slo_missed_first": of_each and of_each.first,
-            "slo_missed_worst": of_each and of_each.worst,
-        }
+    def _in_order(self, among: Flags) -> npt.NDArray[np.int64]:
+        """These requests as they were due."""
+        found = np.flatnonzero(among)
+        return found[np.argsort(self.columns["due_s"][found], kind="stable")]
 
     @property
     def per_s(self) -> float | None:

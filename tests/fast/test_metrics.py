@@ -142,6 +142,7 @@ def test_every_metric_is_declared_whole() -> None:
         *("host_hit_ratio", "disk_hit_ratio", "shared_hit_ratio", "peer_hit_ratio", "found_ratio"),
         *("slo_attainment", "slo_margin", "goodput_per_s", "goodput_per_gpu_s", "session_attainment", "availability"),
         *("after_loss_attainment", "after_loss_attainment_low", "after_loss_attainment_high"),
+        *("after_loss_margin", "after_loss_margin_low", "after_loss_margin_high"),
         *("acceptance_length", "draft_acceptance"),
         *("slo_attainment_low", "slo_attainment_high", "slo_margin_low", "slo_margin_high"),
     }

@@ -22,7 +22,7 @@ from prebleexp.planning import contender_names
 from prebleexp.planning.answer import Alone, Answer, Spot, Verdict
 from prebleexp.planning.beside import Grown, beyond
 from prebleexp.planning.contender import Contender
-from prebleexp.planning.loss import AFTER_LOSS, Lost, bereft
+from prebleexp.planning.loss import Lost, bereft
 from prebleexp.planning.planned import Planned
 from prebleexp.planning.prices import Prices
 from prebleexp.planning.trials import Bracket
@@ -36,6 +36,7 @@ from tests.support.pages.parsed import Page
 MADE = ("engine=vllm", "hardware/gpu=h100", "hardware/model=llama_3_1_8b", "hardware.tensor_parallel=2")
 PROMISE = ("slo.ttft_s=0.3", "slo.tpot_s=30ms", "slo.target=0.9")
 PLAN = ("requests=600", "seeds=3", "most_seeds=3", "tol=0.2")
+AFTER_LOSS = "after_loss_attainment"
 
 
 # ---------------------------------------------------------------- numbers against runs of one's own
@@ -465,7 +466,7 @@ def test_a_single_replica_has_none_to_lose() -> None:
     of = beside.Beside(one, 2, {}, *[None] * 6, Lost(0.98, 0.004, 336, busiest=False), None, ())
     (said,) = beside.loss(replace(of, lost=None))
     good = "of the 336 requests of the minute after are within all limits"
-    assert said == f"If 1 H100 is lost, 98.0 ± 0.4 % {good} where there were 3 H100."
+    assert said == f"If 1 H100 is lost, 98.0 ± 0.4 % {good} where there were 3 H100, which keeps the promise."
     (said,) = beside.loss(replace(of, lost=Lost(0.226, 0.258, 814, busiest=True, streams=3)))
     assert said.startswith(
         "If 1 H100 is lost as the busiest minute begins, 22.6 % (0.0 % to 48.4 %) of the 814 requests"
@@ -502,10 +503,15 @@ def test_a_loss_of_a_stream_that_comes_and_goes_is_where_most_come(tmp_path: Pat
     lossy = contender.cell_of(first)
     assert isinstance(lossy.faults, Timeline)
     assert 700 in lossy.faults.happen[0]
-    lost = contender.lost([first], [{AFTER_LOSS: 0.75, f"{AFTER_LOSS}_low": None, f"{AFTER_LOSS}_high": None}])
+    nowhere = {f"{AFTER_LOSS}_low": None, f"{AFTER_LOSS}_high": None}
+    assert contender.lost([first], [{AFTER_LOSS: None, **nowhere}]) is None, "nothing is due in that minute"
+    lost = contender.lost([first], [{AFTER_LOSS: 0.75, **nowhere}])
+    assert lost is not None
     assert lost == Lost(0.75, None, 60, busiest=True)
     between = {f"{AFTER_LOSS}_low": 0.6, f"{AFTER_LOSS}_high": 0.85}
-    assert contender.lost([first], [{AFTER_LOSS: 0.75, **between}]).ends == (0.6, 0.85)
+    sure = contender.lost([first], [{AFTER_LOSS: 0.75, **between}])
+    assert sure is not None
+    assert sure.ends == (0.6, 0.85)
     rest = {"slo_margin": None, "slo_attainment": 0.97, "slo_attainment_low": 0.9, "slo_attainment_high": 0.99}
     due = {"due_requests": 122, AFTER_LOSS: 0.95, f"{AFTER_LOSS}_low": 0.8, f"{AFTER_LOSS}_high": 0.98}
     made = contender.sample(rest | due)
@@ -517,7 +523,7 @@ def test_a_loss_of_a_stream_that_comes_and_goes_is_where_most_come(tmp_path: Pat
     enough = replace(answer(4), low=3, high=None, alone=Alone(0.96, (0.9, 0.99), 3, 0.1))
     (said,) = beside.loss(of)
     good = "75.0 % of the 60 requests of that minute are within all limits"
-    assert said == f"If 1 H100 is lost as the busiest minute begins, {good}."
+    assert said == f"If 1 H100 is lost as the busiest minute begins, {good}, which breaks the promise."
     grown = replace(of, grown=Grown(0.845, None, (0.8, 0.91)), more=replace(enough, alone=None))
     (said,) = beside.headroom(grown)
     kept = "it breaks the promise: 84.5 % (80.0 % to 91.0 %) of requests are within all limits"

@@ -110,7 +110,7 @@ def _candidates() -> list[Candidate]:
     for i, (policy, kind) in enumerate((("lor", "h100"), ("production_stack_prefixaware", "h200"))):
         cell = configure.cells([*LOAD, f"policy={policy}", "gpus=2", f"hardware/gpu={kind}"])[0]
         design = Design({"gpu": kind, "tensor_parallel": 1, "roles": "whole", "policy": policy}, cell, 2.5 + i, 8)
-        seen = dict.fromkeys(("slo_attainment", "ttft_p95_s", "tpot_p95_s"), (0.9, None))
+        seen = dict.fromkeys(("kept", "ttft_p95_s", "tpot_p95_s"), (0.9, None))
         answer = SimpleNamespace(alone=None, low=2, high=2, target=0.9, curve=(), verdict=None, bracket=None)
         found.append(Candidate(design, answer, Point(design, 2, seen, True)))  # type: ignore[arg-type]
     return found
@@ -124,7 +124,7 @@ def test_the_table_has_routers_and_a_terminal_of_80_columns_keeps_them(monkeypat
     assert [line[at] for line in table.lines(of, of)] == ["lor", "production_stack_prefixaware"]
     monkeypatch.setenv("COLUMNS", "80")
     heads, rows, gone = narrowed(table.heads(of), table.lines(of, of), table.SPARE)
-    assert {"GPUs", "router", "price/h", "kept"} <= set(heads)
+    assert {"GPUs", "router", "price/h", "all limits"} <= set(heads)
     wide = [max(len(line[i]) for line in (heads, *rows)) for i in range(len(heads))]
     assert sum(wide) + 2 * (len(wide) - 1) <= 80
     assert gone, "which is said"
@@ -145,7 +145,7 @@ def test_points_have_the_numbers_of_the_table_and_the_colours_of_their_kinds() -
     of = _candidates()
     made = SimpleNamespace(candidates=of, points=[one.point for one in of])
     labels = {(one.design.name, one.replicas): str(i) for i, one in enumerate(of, 1)}
-    points = [page._priced(one, "slo_attainment", labels) for one in made.points]
+    points = [page._priced(one, "kept", labels) for one in made.points]
     assert [(one.kind, one.label) for one in points] == [("H100", "1"), ("H200", "2")]
     figure = pareto.figure("fronts", "Title", "Sentence.", [pareto.Front("Kept", points, points[:1])])
     assert [(one.name, one.line) for one in figure.legend] == [("H100", False), ("H200", False)]

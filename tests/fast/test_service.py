@@ -130,10 +130,10 @@ def test_limits_of_shares_are_judged_one_by_one_and_the_good_keep_the_loosest() 
     level = ServiceLevel(ttft_s={"p50": 1.0, "p90": 2.0}, latency_s={"p90": 5.0})  # type: ignore[arg-type]
     ttft = [0.5] * 6 + [1.5] * 3 + [3.0]
     made = attained(level, ttft_s=ttft, latency_s=[4.0] * 8 + [6.0] * 2)
-    assert made.margin == pytest.approx(0.8 - 0.9)  # 60 % ≥ 50 %, 90 % ≥ 90 %, 80 % < 90 %
+    assert made.of_limits["slo_margin"] == pytest.approx(0.8 - 0.9)  # 60 % ≥ 50 %, 90 % ≥ 90 %, 80 % < 90 %
     assert made.of_limits["slo_attainment"] == pytest.approx(0.8)
     lost = attained(level, ttft_s=[0.5, NAN], latency_s=[1.0, NAN], state=[FINISHED, REFUSED])
-    assert lost.margin == pytest.approx(0.5 - 0.9), "who was refused has kept no limit"
+    assert lost.of_limits["slo_margin"] == pytest.approx(0.5 - 0.9), "who was refused has kept no limit"
 
 
 def test_sessions_are_good_if_every_request_of_them_is() -> None:
@@ -367,6 +367,16 @@ def test_what_was_not_kept_is_computed(tmp_path: Path) -> None:
     assert not run(cache, "slo.ttft_s=0.3").cached
     assert not run(cache, "slo.ttft_s=0.3", "slo.warmup_s=2").cached, "other requests count"
     assert not run(cache, "slo=splitwise").cached, "nothing kept says how requests do alone"
+
+
+def test_promises_of_the_minute_after_a_loss_are_computed(tmp_path: Path) -> None:
+    """Under other limits they were missing, which a plan took for a promise that nobody kept."""
+    cache, lost = Cache(tmp_path), ("faults=timeline", "faults.happen=[{at_s: 1, gpu: 0, event: down}]")
+    run(cache, *lost, "slo.ttft_s=0.3")
+    made = run(cache, *lost, "slo.ttft_s={p50: 0.3}")
+    assert not made.cached
+    assert made.metrics is not None
+    assert made.metrics["after_loss_margin"] is not None
 
 
 # ---------------------------------------------------------------- presets and settings

@@ -25,6 +25,8 @@ from prebleexp.hardware.transfers import paths
 from prebleexp.launch import configs, configure, tables
 from prebleexp.launch.from_cache import Options
 from prebleexp.launch.narrow import narrowed
+from prebleexp.report.stored import in_fp8
+from prebleexp.report.wording import as_sentence
 
 SPARE = ("support", "n", "p90_error")
 """columns that a terminal does without, in this order, where it has no room"""
@@ -163,9 +165,13 @@ def _explain(given: Given, asked: dict[str, str]) -> None:
     print(f"{title}: {hardware.support}")
     fixed, each = hardware.frontend_s
     of = " of each rank" if hardware.ranks > 1 else ""
-    print(f"{hardware.kv_tokens:,} tokens of KV{of}, {hardware.context_length:,} of a request at most", end="")
+    kept = f" in {str(hardware.kv_precision).upper()}" if isinstance(hardware, Composed) else ""
+    print(f"{hardware.kv_tokens:,} tokens of KV{kept}{of}, {hardware.context_length:,} of a request at most", end="")
     one, token = significant(fixed * 1e3), significant(each * 1e6)
-    print(f"; before the queue a request takes {one} ms and {token} µs a token of its prompt\n")
+    print(f"; before the queue a request takes {one} ms and {token} µs a token of its prompt")
+    if said := in_fp8(hardware):
+        _say(as_sentence(said))
+    print()
     alike = ", where each rank has as much" if hardware.ranks > 1 else ""
     _show(f"a step that decodes{alike}", [row for row in steps if row["step"] == "decode"])
     _show(f"a step that prefills one prompt{alike}", [row for row in steps if row["step"] == "prefill"])

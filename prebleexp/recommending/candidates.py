@@ -13,8 +13,9 @@ from prebleexp.experiment.cell import Cell
 from prebleexp.intervals import mean_interval
 from prebleexp.planning.answer import Answer, Verdict
 from prebleexp.planning.promise import ToKeep
-from prebleexp.recommending import evidence, stored
+from prebleexp.recommending import evidence
 from prebleexp.recommending.designs import Design
+from prebleexp.report import stored
 
 Mean = tuple[float, float | None]
 KEPT = "kept"

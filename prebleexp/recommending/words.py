@@ -10,11 +10,11 @@ from prebleexp.experiment.understood import doubted
 from prebleexp.hardware.composed import Composed
 from prebleexp.launch import places
 from prebleexp.planning.contender import Contender
-from prebleexp.recommending import evidence, not_run, stored
+from prebleexp.recommending import evidence, not_run
 from prebleexp.recommending.candidates import ALIKE, Candidate, alike
 from prebleexp.recommending.designs import MODEL, WHOLE, Design
 from prebleexp.recommending.recommender import Recommender
-from prebleexp.report import beside, planned
+from prebleexp.report import beside, planned, stored
 from prebleexp.report.beside import EXTRAPOLATED
 from prebleexp.report.wording import as_sentence, condition, number
 

@@ -15,6 +15,7 @@ from prebleexp.planning.contender_names import brief
 from prebleexp.planning.planned import Planned, Ratio, best_first, enough_for_others, ratios
 from prebleexp.planning.promise import ToKeep
 from prebleexp.report import recorded_plan as recorded
+from prebleexp.report import stored
 from prebleexp.report.contenders import MOST_NAMED, beside_gpus, named
 from prebleexp.report.crowded import crowded
 from prebleexp.report.wording import NOTHING, condition, listed, number, percent
@@ -197,8 +198,7 @@ def warnings(found: Sequence[Planned], left_out: Sequence[str] = ()) -> list[str
     said = [*flattened(cells), *cut(cells), *doubted(cells), *left_out]
     said += recorded.warnings(found) if first.is_recorded else []
     said += [line for slo in {one.contender.cell.slo for one in found} for line in doubts(slo)]
-    said += crowded(found)
-    said += _hopeless(found)
+    said += [*crowded(found), *stored.of_contenders(found), *_hopeless(found)]
 
     def of(name: str) -> tuple[str, list[float]]:
         values = [(one, getattr(one.answer, name)) for one in found if one.answer.size is not None]

@@ -510,7 +510,8 @@ def test_the_command_explains_one(tmp_path: Path, capsys: pytest.CaptureFixture[
         assert row["ms"] == pytest.approx(1e3 * seconds)
     assert main(["hardware", *asked, f"to={tmp_path / 'roof.svg'}"]) == 0
     said = capsys.readouterr().out
-    assert f"{one.kv_tokens:,} tokens of KV" in said
+    assert f"{one.kv_tokens:,} tokens of KV in FP8, " in said
+    assert "Weights in FP8; KV cache in FP8; an engine left to itself keeps the cache in BF16" in " ".join(said.split())
     assert one.support in said
     assert "all-reduces among 4 h100" in said
     assert "at peak FLOP/s" in (tmp_path / "roof.svg").read_text(encoding="utf-8")

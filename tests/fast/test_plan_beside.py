@@ -15,6 +15,7 @@ import pytest
 import prebleexp
 from prebleexp.__main__ import main
 from prebleexp.experiment import runs
+from prebleexp.experiment.cell import Cell
 from prebleexp.faults.timeline import Timeline
 from prebleexp.launch import configure, plan_progress
 from prebleexp.launch.narrow import narrowed
@@ -459,6 +460,33 @@ def test_weights_that_fill_a_gpu_call_for_larger_replicas() -> None:
     assert said.startswith("weights take 85.5 % of each GPU's memory with hardware.tensor_parallel=1")
     assert said.endswith("hardware.tensor_parallel=1,2,4 compares them")
     assert crowded(each) == crowded(each[1:]) == []
+
+
+def test_a_kv_cache_in_fp8_is_a_caveat_as_engines_keep_it_in_bf16() -> None:
+    """FP8 weights bring it, as in benchmarks; a plan for 4 GPUs needed 6 with a cache as vLLM has it by itself."""
+
+    def cell(*more: str) -> Cell:
+        own = ["rps=7", *MADE[:2], "hardware/model=llama_3_1_70b", "hardware.tensor_parallel=2", "slo.ttft_s=1"]
+        return configure.cells([*own, "slo.target=0.9", *more])[0]
+
+    def said(**cells: Cell) -> list[str]:
+        of = [Planned(name, {"policy": name}, Contender(one, "gpus"), answer(4)) for name, one in cells.items()]
+        return [one for one in planned.warnings(of) if "KV cache" in one]
+
+    both, fp8 = cell("hardware.precision=fp8"), "hardware.precision=fp8"
+    words = (
+        "weights in FP8; KV cache in FP8; an engine left to itself keeps the cache in BF16, unless the checkpoint says "
+        "FP8: start vLLM with --kv-cache-dtype fp8, or take hardware.kv_precision=bf16, with half as many tokens"
+    )
+    assert said(lor=both, e2=both) == [words]
+    half = cell(fp8, "hardware.kv_precision=bf16")
+    assert half.hardware.kv_tokens == both.hardware.kv_tokens // 2
+    assert said(lor=both, e2=half) == [f"with lor, {words}"]
+    assert not said(lor=half)
+    assert not said(lor=cell("hardware.tensor_parallel=4"))
+    ampere = cell("hardware/gpu=a100", "hardware.tensor_parallel=4", "hardware.kv_precision=fp8")
+    (one,) = said(lor=ampere)
+    assert ": --kv-cache-dtype fp8 needs a GPU of compute capability 8.9 or more, or take hardware.kv_prec" in one
 
 
 def test_a_single_replica_has_none_to_lose() -> None:

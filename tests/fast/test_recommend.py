@@ -30,13 +30,13 @@ from prebleexp.recommending import (
     not_run,
     recommender,
     space,
-    stored,
     words,
 )
 from prebleexp.recommending.candidates import Point
 from prebleexp.recommending.deployment import files, kubernetes, routers, serving
 from prebleexp.recommending.designs import Design, shorter
 from prebleexp.recommending.halving import Found, Priced, Trying
+from prebleexp.report import stored
 from tests.support.places import ROOT
 
 LOAD = ["rps=60", "slo.ttft_s=0.3", "slo.tpot_s=30ms", "slo.target=0.9"]

@@ -9,10 +9,10 @@ from pathlib import Path
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment import durable
 from prebleexp.experiment.cell import Cell
-from prebleexp.recommending import stored
 from prebleexp.recommending.candidates import Candidate
 from prebleexp.recommending.deployment import kubernetes, routers, serving
 from prebleexp.recommending.designs import WHOLE
+from prebleexp.report import stored
 
 MANIFEST = "kubernetes.yaml"
 

@@ -10,7 +10,7 @@ from prebleexp.engines.vllm.engine import VLLM
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment.cell import Cell
 from prebleexp.hardware.composed import Composed
-from prebleexp.recommending.stored import serves_kv
+from prebleexp.report.stored import serves_kv
 
 PORT = 8000
 HUB = {

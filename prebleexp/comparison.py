@@ -68,6 +68,8 @@ class Cell:
     verdict: Verdict
     runs: tuple[Sequence[Row], Sequence[Row]]
     """those of A and of B with a seed that both have"""
+    draws: bool
+    """whether a side has other runs with other seeds: not of a recording, if its router draws nothing"""
 
     @property
     def finished(self) -> list[float | None]:
@@ -243,6 +245,7 @@ def _cell(
         seeds=count,
         verdict=verdict,
         runs=(of_a, of_b),
+        draws=any(run.seed is not None for pair in runs for run in pair),
     )
 
 

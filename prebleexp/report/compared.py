@@ -14,6 +14,7 @@ from prebleexp.report.explained import Level
 from prebleexp.report.measure import of_metric
 from prebleexp.report.wording import NOTHING, listed, percent, percent_difference, short
 
+ATTAINMENT = "slo_attainment"
 RULE = "the 95 % interval of the paired differences has zero in it"
 
 
@@ -144,7 +145,18 @@ def _chance(found: Comparison) -> list[str]:
         return []
     if any(cell.half_width is not None for cell in found.cells):
         return ["there is one stream, and intervals are of its batches, as if the two sides had others"]
-    return ["there is one seed, so no interval: a difference may be chance"]
+    return [f"there is one seed, so no interval: a difference may be chance; {_way_to_one(found)}"]
+
+
+def _way_to_one(found: Comparison) -> str:
+    """What has an interval where one request stream has none in this metric: others, or attainment by its batches."""
+    runs = [row for cell in found.cells for side in cell.runs for row in side]
+    ways = ["replications=5 gives one"] if any(cell.draws for cell in found.cells) else []
+    if all(row.get(f"{ATTAINMENT}_low") is not None for row in runs):
+        ways.append(f"metric={ATTAINMENT} has one, of batches of the stream")
+    elif not ways:
+        ways.append(f"with limits, as slo.ttft_s=500ms, metric={ATTAINMENT} has one, of batches of the stream")
+    return " and ".join(ways)
 
 
 def sentence(found: Comparison, a: str, b: str) -> str:

@@ -159,7 +159,7 @@ def losing(runs: list[Measured], gpus: int) -> list[Measured]:
             by_cell("a", [100]),
             by_cell("b", [130]),
             "B (e2) is 30.0 % slower than A (lor) in p99 time to first token. Lower is better. There is one seed, so "
-            "no interval: a difference may be chance.",
+            "no interval: a difference may be chance; replications=5 gives one.",
         ),
         (
             by_cell("a", [100, 101], [50, 50]),
@@ -539,6 +539,21 @@ def test_one_stream_has_the_interval_of_its_batches() -> None:
     said = sentence(close, "a", "b")
     assert "cannot be told apart" in said
     assert said.endswith("There is one stream, and intervals are of its batches, as if the two sides had others.")
+
+
+def test_one_stream_without_an_interval_names_what_has_one() -> None:
+    """It said "undecided … one seed, so no interval", and a recording has no other seeds."""
+
+    def said(seed: int | None, **ends: float) -> str:
+        a, b = ([Measured({"policy": name}, seed, {METRIC: at, **ends}, "")] for name, at in (("a", 1.0), ("b", 2.0)))
+        return sentence(compare(a, b, METRIC), "a", "b").partition("may be chance; ")[2]
+
+    batches = "metric=slo_attainment has one, of batches of the stream."
+    ends = {"slo_attainment": 0.9, "slo_attainment_low": 0.8, "slo_attainment_high": 1.0}
+    assert said(None, **ends) == batches
+    assert said(None) == f"with limits, as slo.ttft_s=500ms, {batches}"
+    assert said(0, **ends) == f"replications=5 gives one and {batches}"
+    assert said(0) == "replications=5 gives one."
 
 
 def test_the_page_has_units_and_no_null() -> None:

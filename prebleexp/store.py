@@ -105,9 +105,15 @@ def listed(database: Path) -> dict[str, bool]:
     return found
 
 
-def keys(database: Path, *, experiment: str | None = None, where: Mapping[str, Value] | None = None) -> list[str]:
+def keys(
+    database: Path,
+    *,
+    experiment: str | None = None,
+    where: Mapping[str, Value] | None = None,
+    asides: bool = True,
+) -> list[str]:
     """Keys of runs: those of the latest experiment of this name, or all, of which only those whose columns ("policy",
-    or "line" of an experiment) have these values.
+    or "line" of an experiment) have these values; of an experiment without its `asides`, if these are not wanted.
 
     Raises PrebleexpError if the database is damaged or another process keeps it open. What does not exist has no keys.
     """
@@ -121,8 +127,10 @@ def keys(database: Path, *, experiment: str | None = None, where: Mapping[str, V
     for column, value in (where or {}).items():
         tests.append(f"{quoted(column)} = ?")
         values.append(str(value))
-    query = f"SELECT DISTINCT key FROM {tables} WHERE {' AND '.join(tests) or 'true'} ORDER BY key"  # noqa: S608 -- our own names
     with _reading(database) as connection:
+        if not asides and experiment is not None and "aside" in _columns(connection, "experiment_runs"):
+            tests.append("aside IS NOT TRUE")
+        query = f"SELECT DISTINCT key FROM {tables} WHERE {' AND '.join(tests) or 'true'} ORDER BY key"  # noqa: S608 -- our own names
         try:
             return [key for (key,) in connection.execute(query, values).fetchall()]
         except (duckdb.CatalogException, duckdb.BinderException):  # no such table or column yet

@@ -40,6 +40,7 @@ def _compare(given: Given) -> int:
     if limit is not None and len(names) > 2:
         raise InvalidInput(f"fail_if={fail_if} is of two sides, not {len(names)}: {' '.join(names)}")
     notes = [] if given["sweep"] else sides.pooled(Cache(given["cache_dir"], make=False), names, runs)
+    notes += sides.left_aside(Cache(given["cache_dir"], make=False), [given["sweep"]] if given["sweep"] else names)
     notes += _averaged(given, names, runs)
     pairs = []
     for name, of_side in zip(names[:-1], runs[:-1], strict=True):

@@ -51,11 +51,11 @@ def side(name: str, cache: Cache, sweep: str, labels: Mapping[str, str]) -> list
     if sweep and sweep not in known["experiment"]:
         raise unknown("sweep", sweep, known["experiment"])
     if name in known["experiment"] and not sweep:
-        keys = store.keys(path, experiment=name)
+        keys = store.keys(path, experiment=name, asides=False)
     elif name in known["line"] and sweep:
-        keys = store.keys(path, experiment=sweep, where={"line": name, **labels})
+        keys = store.keys(path, experiment=sweep, where={"line": name, **labels}, asides=False)
     elif name in known["policy"]:
-        keys = store.keys(path, experiment=sweep or None, where={"policy": name, **labels})
+        keys = store.keys(path, experiment=sweep or None, where={"policy": name, **labels}, asides=False)
     else:
         lines = known["line"] if sweep else []
         raise unknown(
@@ -110,7 +110,7 @@ def _keys_with(setting: str, path: Path, sweep: str, labels: Mapping[str, str]) 
         raise InvalidInput(f"{setting}: no run has a setting {column}")
     if wanted not in values:
         raise unknown(column, wanted, values)
-    return store.keys(path, experiment=sweep or None, where={column: values[wanted], **labels})
+    return store.keys(path, experiment=sweep or None, where={column: values[wanted], **labels}, asides=False)
 
 
 def is_file(name: str) -> bool:
@@ -146,6 +146,19 @@ def pooled(cache: Cache, sides: Sequence[str], runs: Sequence[Sequence[Run]]) ->
     if len(counts) < 2:
         return []
     return [f"runs of {len(counts)} sweeps are pooled: {listed(named)}; sweep=NAME takes one"]
+
+
+def left_aside(cache: Cache, names: Sequence[str]) -> list[str]:
+    """A sentence for each of these sweeps that is a plan: which of its runs are not compared."""
+    found = []
+    for name in dict.fromkeys(names if cache.database.is_file() else ()):
+        every, asked = (len(store.keys(cache.database, experiment=name, asides=asides)) for asides in (True, False))
+        if every > asked:
+            found.append(
+                f"{name} is of a search: {every - asked} of its {every} runs, for headroom, losses and what else it "
+                "says besides its answer, are left out; all sizes that it tried are in"
+            )
+    return found
 
 
 def refuse_unknown(filters: Mapping[str, str], runs: Sequence[Run], known: Sequence[str]) -> None:

@@ -49,6 +49,8 @@ class Asked:
     """whether it says how long a run is"""
     answer_only: bool
     """whether nothing is said besides the answer"""
+    target_given: bool = False
+    """whether it says slo.target"""
 
 
 def asked(overrides: Sequence[str], values: Mapping[str, Any]) -> Asked:
@@ -76,6 +78,7 @@ def asked(overrides: Sequence[str], values: Mapping[str, Any]) -> Asked:
         prices=None if price is None else Prices(price),
         lasting="duration_s" in keys,
         answer_only=values["answer_only"],
+        target_given="slo.target" in keys,
     )
 
 

@@ -6,6 +6,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -90,6 +91,10 @@ class Planner(Session):
         self.beside: Beside | None = None
 
     @property
+    def asides(self) -> AbstractSet[str]:
+        return self._looked
+
+    @property
     def leaves_out(self) -> bool:
         return not self.settings.parts
 
@@ -129,6 +134,8 @@ class Planner(Session):
             self._check_length(one, self._lasting(i))
             if self.asked.prices is not None:
                 self.asked.prices.an_hour(one.cell)  # whether all its kinds have one
+        if self.asked.target_given:
+            idle.refuse_target([one.to_keep for one in given])
         contenders = self._named(given)
         self._of = {name: [] for name in contenders}
         self._recorded = {name for name, one in contenders.items() if one.is_recorded}

@@ -6,6 +6,7 @@ import hashlib
 import sys
 import time
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
@@ -164,6 +165,11 @@ class Session:
         return found
 
     @property
+    def asides(self) -> AbstractSet[str]:
+        """Keys of runs that say what was asked besides, and which `compare` leaves out."""
+        return frozenset()
+
+    @property
     def failed(self) -> list[Result]:
         return [result for result in self.runs if result.error is not None]
 
@@ -227,11 +233,12 @@ class Session:
             "seconds": self.seconds,
             **{field: about[field] for field in ("prebleexp", "git_commit", "git_dirty", "host")},
         }
+        asides = self.asides
         named: dict[tuple[str, ...], Row] = {}
         for i, results in enumerate(self.results):
             place = vars(self.places[i]) if self.places else {}
             for result in results:
-                named[(result.key, *place.values())] = {"key": result.key} | place
+                named[(result.key, *place.values())] = {"key": result.key, "aside": result.key in asides} | place
         return columns, list(named.values())
 
     def account(self) -> str:

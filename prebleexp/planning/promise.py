@@ -30,18 +30,18 @@ class ToKeep:
         """Raises InvalidInput for a level that does not say of what which share is to be kept."""
         if not level.promises and level.target is None:
             raise InvalidInput("slo.target=null: a plan needs the share of requests to be good, as slo.target=0.9")
-        if cls(level)._of_each and level.target is None:
+        if cls(level).has_target and level.target is None:
             raise InvalidInput("slo.target=null: some limits are on each request, so say which share is to keep them")
         return cls(level)
 
     @property
-    def _of_each(self) -> bool:
-        """Whether requests are to be good, besides keeping the limits of shares."""
+    def has_target(self) -> bool:
+        """Whether some limits are on each request, so that `level.target` says which share is to be good."""
         return not self.level.promises or any(isinstance(getattr(self.level, name), float) for name in LIMITED)
 
     @property
     def _shares(self) -> set[float]:
-        own = {self.level.target} if self._of_each and self.level.target is not None else set()
+        own = {self.level.target} if self.has_target and self.level.target is not None else set()
         return {promise.share for promise in self.level.promises} | own
 
     @property
@@ -93,7 +93,7 @@ class ToKeep:
     def _least(self, metrics: Mapping[str, Any], of: str, end: str = "") -> float | None:
         """Of all promises; `of` is what metrics of the requests begin with, `end` how those of an interval's end do."""
         margins = [metrics[f"{of}_margin{end}"]] if self.level.promises else []
-        if self._of_each:
+        if self.has_target:
             share = metrics[f"{of}_attainment{end}"]
             margins.append(None if share is None else share - self.level.target)
         return None if None in margins else float(min(margins)) + self.target
@@ -101,7 +101,7 @@ class ToKeep:
     @property
     def count(self) -> int:
         """How many promises there are: each share counts, and so do the limits of all requests together."""
-        return len(self.level.promises) + self._of_each
+        return len(self.level.promises) + self.has_target
 
     @property
     def measure(self) -> str:
@@ -150,12 +150,12 @@ class ToKeep:
     def words(self) -> str:
         """ "99 % of requests within ttft 0.5 s and tpot 0.05 s" …"""
         said = []
-        if self._of_each:
+        if self.has_target:
             limits = [_limit(name, one) for name in LIMITED if isinstance(one := getattr(self.level, name), float)]
             within = " and ".join(limits) or "the limits that they bring"
             said.append(f"{_percent(self.level.target or 0)} of requests within {within}")
         said += [f"{_percent(one.share)} within {_limit(one.name, one.most)}" for one in self.level.promises]
-        return f"{', '.join(said[:-1])} and {said[-1]}" if len(said) > 1 and not self._of_each else ", ".join(said)
+        return f"{', '.join(said[:-1])} and {said[-1]}" if len(said) > 1 and not self.has_target else ", ".join(said)
 
 
 def _limit(name: str, most: float) -> str:

@@ -7,6 +7,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -84,6 +85,7 @@ class Recommender(Session):
         """by what designs are but for their limit, and by that, the most requests that a step of this round had"""
         self._of_last: set[str] = set()
         """keys of runs of the last round"""
+        self._asides: set[str] = set()
 
     @property
     def job_dirs(self) -> bool:
@@ -117,6 +119,11 @@ class Recommender(Session):
     def found(self) -> list[Result]:
         """All runs that were found so far."""
         return list(self._runs.values())
+
+    @property
+    def asides(self) -> AbstractSet[str]:
+        """Headroom and the loss of a replica."""
+        return self._asides
 
     @property
     def last_rows(self) -> list[Row]:
@@ -207,6 +214,7 @@ class Recommender(Session):
         """Raises PrebleexpError if a run fails."""
         found = self._results(cells, self.settings.keep_requests)
         self.in_round[-1] += len(cells)
+        self._asides |= {one.key for one in found} - self._runs.keys()
         self._runs = distinct([*self._runs.values(), *found])
         for one in found:
             if one.error is not None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import numpy as np
 import pytest
 
+from prebleexp.__main__ import main
 from prebleexp.experiment import runs
-from prebleexp.launch import configure
+from prebleexp.launch import configure, idle
 from prebleexp.planning.contender import Contender
 from prebleexp.planning.loss import Lost, bereft
 from prebleexp.planning.planned import Planned
@@ -112,3 +116,36 @@ def test_a_recommendation_shows_what_it_judges_by(monkeypatch: pytest.MonkeyPatc
     shown = page.figure(made).data.rows  # type: ignore[arg-type]
     assert ("Share of requests within the worst limit, %", point.name, 5.0, pytest.approx(0.962)) == shown[0][:4]
     assert one.row()["kept"] == pytest.approx(0.962)
+
+
+@pytest.mark.parametrize("command", [["plan"], ["recommend", "price_per_gpu_hour=2"]])
+def test_a_target_beside_limits_that_have_shares_is_refused(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was ignored without a word."""
+    monkeypatch.chdir(tmp_path)
+    given = [*command, "rps=8", "policy=lor", "hardware/gpu=h100", "slo.ttft_s={p95: 1}", "slo.target=0.99"]
+    assert main(given) == 2
+    said = (
+        "slo.target=0.99 does nothing here: each limit has a share of its own; say 'slo.ttft_s={p99: …}' in its place"
+    )
+    assert said in capsys.readouterr().err
+    idle.refuse_target([ToKeep(ServiceLevel(ttft_s={"p95": 1.0}, tpot_s=0.1, target=0.9))])  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_what_a_plan_ran_besides_is_not_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Runs that had lost a GPU, or had 1.2 times the load, were in the average."""
+    monkeypatch.chdir(tmp_path)
+    model = ["hardware/gpu=h100", "hardware/model=llama_3_1_8b", "engine=vllm", "slo.ttft_s=0.3", "slo.target=0.9"]
+    few = ["requests=300", "seeds=2", "most_seeds=2", "tol=0.3", "report=none"]
+    assert main(["plan", "rps=60", "policy=lor,random", *model, *few, "sweep.name=mine"]) == 0
+    capsys.readouterr()
+    assert main(["compare", "lor", "random", "sweep=mine", "output=json", "report=none"]) == 0
+    out, err = capsys.readouterr()
+    cells = json.loads(out)["cells"]
+    assert cells
+    assert {*cells[0]} & {"faults", "faults.happen", "rps"} == set(), "numbers of GPUs alone tell them apart"
+    assert re.search(r"mine is of a search: \d+ of its \d+ runs, for headroom, losses", err)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class PrebleexpError(Exception):
@@ -68,3 +69,24 @@ def unknown(kind: str, name: str, valid: Iterable[str]) -> InvalidInput:
         return InvalidInput(f"unknown {kind} {name!r}. Did you mean {said[close[0]]!r}? V{valid_ones[1:]}")
     hint = f" Did you mean {said[close[0]]!r}?" if close else ""
     return InvalidInput(f"unknown {kind} {name!r}; {valid_ones}{hint}")
+
+
+def unreadable(named: str, path: str | Path | None, error: Exception) -> InvalidInput:
+    """An `InvalidInput` for a file, as it was named, that cannot be read. If it is not there, it says the name in its
+    folder that is most like it, or where a relative path begins."""
+    return InvalidInput(f"{named} cannot be read: {getattr(error, 'strerror', None) or error}{_instead(path, error)}")
+
+
+def _instead(path: str | Path | None, error: Exception) -> str:
+    import difflib
+
+    wanted = Path(str(path)).expanduser()
+    if not isinstance(error, FileNotFoundError):
+        return ""
+    try:
+        beside = sorted(one.name for one in wanted.parent.iterdir())
+    except OSError:
+        beside = []
+    if close := difflib.get_close_matches(wanted.name, beside, n=1):
+        return f"; {close[0]} is there"
+    return "" if wanted.is_absolute() else f"; relative paths begin at {Path.cwd()}"

@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import BinaryIO
 
-from prebleexp.errors import InvalidInput, PrebleexpError
+from prebleexp.errors import InvalidInput, PrebleexpError, unreadable
 from prebleexp.experiment import durable
 from prebleexp.experiment.cache import FORMATS, Cache, Entry, parse
 from prebleexp.experiment.key import digest
@@ -122,7 +122,7 @@ def _opened(path: Path) -> Iterator[tarfile.TarFile]:
     try:
         file: BinaryIO = path.open("rb")
     except OSError as error:
-        raise InvalidInput(f"{path} cannot be read: {error.strerror}") from error
+        raise unreadable(str(path), path, error) from error
     with file:
         try:
             tar = tarfile.TarFile(fileobj=file)

@@ -45,7 +45,9 @@ def one_line(error: BaseException) -> str:
     if isinstance(error, OverrideParseException):
         why = [line for line in lines if not line.startswith(("Error parsing", "LexerNoViable", "^", "See https"))]
         reason = "a quote or bracket is not closed"
-        if odd := sorted({letter for letter in str(error.override) if not letter.isascii()}):
+        if str(error.override).partition("=")[2].startswith("~"):
+            reason = "~ stands for nothing here: write $HOME"
+        elif odd := sorted({letter for letter in str(error.override) if not letter.isascii()}):
             reason = f"{' '.join(odd)} must stand in quotes within its value: key='\"…\"'"
         return f"{error.override} is not valid: {' '.join(why) or reason}"
     return " ".join(line for line in lines if line and not line.startswith(("See https", "full_key:", "object_type=")))
@@ -68,6 +70,16 @@ def _cause(loader: ConfigLoaderImpl, lines: Sequence[str]) -> InvalidInput | Non
             found = _value_trouble(bases, override, overrides, plain)
         if found:
             return found
+    return _given_twice(overrides)
+
+
+def _given_twice(overrides: Sequence[Override]) -> InvalidInput | None:
+    """Of a single value the last one counts, but mappings would be merged."""
+    lines: dict[str, str] = {}
+    for override in overrides:
+        if (before := lines.get(override.key_or_group)) is not None and isinstance(override.value(), dict):
+            return InvalidInput(f"{override.key_or_group} is given twice: {before} and {override.input_line}")
+        lines[override.key_or_group] = str(override.input_line)
     return None
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from prebleexp import evaluated
 from prebleexp.checks import flag, integer, is_number
-from prebleexp.errors import InvalidInput, unknown
+from prebleexp.errors import InvalidInput, unknown, unreadable
 from prebleexp.lengths.base import Lengths, actual
 from prebleexp.lengths.refine import LEAST, remaining
 from prebleexp.sim.types import Floats, Ints, Workload
@@ -139,8 +139,7 @@ class Binned(Lengths):
             packed = evaluated.FOLDER / f"{self.predictor}{ENDING}"
             return (packed if self.predictor else Path(str(self.path))).read_bytes()
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise InvalidInput(f"{self._place} cannot be read: {reason}") from None
+            raise unreadable(self._place, self.path, error) from None
 
 
 def packaged() -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from prebleexp.errors import InvalidInput
+from prebleexp.errors import InvalidInput, unreadable
 from prebleexp.policies.base import HOLD, Policy
 from prebleexp.policies.candidates import is_candidate
 from prebleexp.sim.records import View
@@ -79,7 +79,7 @@ class Replay(Policy):
         try:
             return Path(str(self.path)).read_bytes()
         except OSError as error:
-            raise InvalidInput(f"policy.path={self.path} cannot be read: {error.strerror}") from None
+            raise unreadable(f"policy.path={self.path}", self.path, error) from None
 
 
 def _npz_column(data: bytes) -> Any:

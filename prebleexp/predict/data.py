@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from prebleexp.errors import InvalidInput
+from prebleexp.errors import InvalidInput, unreadable
 from prebleexp.predict.extra import needed
 from prebleexp.sim.types import Ints, Longs
 
@@ -92,7 +92,7 @@ def _bytes(path: Path) -> bytes:
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InvalidInput(f"{path} is a damaged .gz: {error}") from None
     except OSError as error:
-        raise InvalidInput(f"{path} cannot be read: {error.strerror}") from None
+        raise unreadable(str(path), path, error) from None
     if not data.strip():
         raise InvalidInput(f"{path} is empty")
     return data

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from prebleexp.errors import InvalidInput, PrebleexpError
+from prebleexp.errors import InvalidInput, PrebleexpError, unreadable
 from prebleexp.experiment import durable
 from prebleexp.predict.extra import needed
 
@@ -41,7 +41,7 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
             told = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it has nothing else
     except OSError as error:
-        raise InvalidInput(f"{path} cannot be read: {error.strerror}") from None
+        raise unreadable(str(path), path, error) from None
     except Exception as error:  # safetensors' own has no public base
         raise InvalidInput(f"{path} is damaged: {str(error).splitlines()[0]}") from None
     if ABOUT not in told or told.get(DIGEST) != _digest(arrays, told[ABOUT]):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from prebleexp.errors import InvalidInput
+from prebleexp.errors import InvalidInput, unreadable
 from prebleexp.stages import Stage
 
 FILE = "routing_ladders.csv"
@@ -57,7 +57,7 @@ def read(folder: Path = SHIPPED) -> Measured:
             lines = csv.DictReader(file)
             names, rows = list(lines.fieldnames or ()), list(lines)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InvalidInput(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise unreadable(str(path), path, error) from None
     for name in COLUMNS:
         if name not in names:
             raise InvalidInput(f"{path}: there is no column {name}; it must have {', '.join(COLUMNS)}")

@@ -15,13 +15,16 @@ LONGEST = {
 def doubts(level: ServiceLevel) -> list[str]:
     """What of its limits is improbable, with the way out."""
     return [
-        f"slo.{name}={most:g} is {most:g} seconds {what}; if milliseconds are meant, say slo.{name}={most:g}ms"
+        f"{most:g} seconds {what} are improbable; if milliseconds are meant, say slo.{name}={meant}"
         for name, (longest, what) in LONGEST.items()
-        for most in _limits(level, name)
+        for most, meant in _limits(level, name)
         if most > longest
     ]
 
 
-def _limits(level: ServiceLevel, name: str) -> list[float]:
+def _limits(level: ServiceLevel, name: str) -> list[tuple[float, str]]:
+    """Each limit, and how it is written in milliseconds."""
     limit = getattr(level, name)
-    return [limit] if isinstance(limit, float) else [most for _, most in limit or ()]
+    if isinstance(limit, float):
+        return [(limit, f"{limit:g}ms")]
+    return [(most, f"{{{share}: {most:g}ms}}") for share, most in limit or ()]

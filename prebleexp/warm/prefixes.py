@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from prebleexp.errors import InvalidInput
+from prebleexp.errors import InvalidInput, unreadable
 from prebleexp.sim.types import Ints, Longs, Workload
 from prebleexp.sim.warmth import Before
 from prebleexp.warm.base import Warm
@@ -73,7 +73,7 @@ class Prefixes(Warm):
         try:
             Path(str(self.path)).expanduser().open("rb").close()
         except (OSError, ValueError) as error:
-            raise InvalidInput(f"warm.path={self.path} cannot be read: {getattr(error, 'strerror', error)}") from None
+            raise unreadable(f"warm.path={self.path}", self.path, error) from None
 
     def before(self, stream: Workload) -> Before:
         self._check_there()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from prebleexp.errors import InvalidInput
+from prebleexp.errors import InvalidInput, unreadable
 
 DAMAGED = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError)
 """what unpacking raises"""
@@ -31,8 +31,7 @@ def read(path: str | None) -> bytes:
     try:
         return Path(str(path)).expanduser().read_bytes()
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InvalidInput(f"workload.path={path} cannot be read: {reason}") from None
+        raise unreadable(f"workload.path={path}", path, error) from None
 
 
 def digest(path: str | None) -> str:

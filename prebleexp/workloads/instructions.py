@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from prebleexp import evaluated
-from prebleexp.errors import InvalidInput
+from prebleexp.errors import InvalidInput, unreadable
 from prebleexp.sim.types import Floats, Ints
 from prebleexp.workloads.few_shot import LONGEST, QUESTIONS, FewShot, Questions, random
 from prebleexp.workloads.output_length import OutputLength
@@ -71,8 +71,7 @@ class Instructions(FewShot):
         try:
             return (PACKAGED if self.path is None else Path(self.path).expanduser()).read_bytes()
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise InvalidInput(f"{self._place} cannot be read: {reason}") from None
+            raise unreadable(self._place, self.path, error) from None
 
     @cached_property
     def _columns(self) -> dict[str, npt.NDArray[Any]]:

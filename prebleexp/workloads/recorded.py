@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from prebleexp.errors import InvalidInput, PrebleexpError
+from prebleexp.errors import InvalidInput, PrebleexpError, unreadable
 from prebleexp.sim.types import COLUMNS, LINKS, OPTIONAL, Workload
 from prebleexp.workloads.base import WorkloadSource
 from prebleexp.workloads.output_length import OutputLength
@@ -75,8 +75,7 @@ class Recorded(WorkloadSource):
         try:
             return Path(str(self.path)).read_bytes()
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise InvalidInput(f"workload.path={self.path} cannot be read: {reason}") from None
+            raise unreadable(f"workload.path={self.path}", self.path, error) from None
 
 
 def save(workload: Workload, path: str | Path) -> None:

@@ -88,6 +88,7 @@ BAD = {
     "gpus='": "gpus=' is not valid: a quote or bracket is not closed",
     "gpus=4 rps": "'rps' is not valid; settings are written key=value",
     "gpus=${nope}": "nope",
+    "slo.ttft_s={p95:1} slo.ttft_s={p99:2}": "slo.ttft_s is given twice: slo.ttft_s={p95:1} and slo.ttft_s={p99:2}",
     "gpus=1,2": "gpus=1,2 has several values; add -m",
     "hardware tensor_parallel=1,2": "tensor_parallel=1,2 has several values; hardware is of one configuration: give",
     "workload describe rps=1,2": "rps=1,2 has several values; workload is of one configuration: give one value at a",

@@ -247,6 +247,7 @@ def test_tooltips_have_the_colours_of_the_page() -> None:
     [
         ("policy=loor", "unknown policy 'loor'. Did you mean 'lor'? Valid: aibrix_least_kv_cache, "),
         ("policy=löwe", "policy=löwe is not valid: ö must stand in quotes within its value"),
+        ("workload.path=~/log.jsonl", "workload.path=~/log.jsonl is not valid: ~ stands for nothing here: write $HOME"),
         ("hardware=h100", "unknown hardware 'h100'; it is a GPU: say hardware/gpu=h100"),
         ("hardware=llama_3_1_8b", "unknown hardware 'llama_3_1_8b'; it is a model: say hardware/model=llama_3_1_8b"),
     ],

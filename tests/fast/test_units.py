@@ -71,8 +71,10 @@ def test_python_reads_it_too() -> None:
 @pytest.mark.parametrize(
     ("level", "said"),
     [
-        ({"ttft_s": 500.0}, "500 seconds to a first token; if milliseconds are meant, say slo.ttft_s=500ms"),
-        ({"tpot_s": {"p95": 50.0}}, "slo.tpot_s=50 is 50 seconds per output token"),
+        ({"ttft_s": 500.0}, "500 seconds to a first token are improbable; if milliseconds are meant, say "
+         "slo.ttft_s=500ms"),
+        ({"tpot_s": {"p95": 50.0}}, "50 seconds per output token are improbable; if milliseconds are meant, say "
+         "slo.tpot_s={p95: 50ms}"),
         ({"latency_s": 30_000.0}, "say slo.latency_s=30000ms"),
     ],
 )  # fmt: skip

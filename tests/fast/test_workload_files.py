@@ -123,6 +123,15 @@ def test_a_missing_file_is_named_when_it_is_read(kind: Any, tmp_path: Path) -> N
         assert message(read) == f"workload.path={path} cannot be read: No such file or directory"
 
 
+def test_a_missing_file_says_what_is_there_instead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "log.jsonl").touch()
+    missing = str(tmp_path / "logs.jsonl")
+    assert message(Recorded(missing).identity).endswith("No such file or directory; log.jsonl is there")
+    monkeypatch.chdir(tmp_path)
+    said = message(Recorded("data/other.jsonl").identity)
+    assert said.endswith(f"No such file or directory; relative paths begin at {tmp_path}")
+
+
 def test_a_file_of_another_format_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "w.npz"
     path.write_text("arrival_s,prompt_tokens\n")

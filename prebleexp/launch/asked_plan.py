@@ -30,6 +30,8 @@ REFUSED = {
     "objective": "a plan searches for a load, or for GPUs",
 }
 """why they are"""
+OF_COMMAND = {"duration_s", "slo.target"}
+"""keys of which it matters whether the command line says them: a sweep's own file may for other limits"""
 
 
 @dataclass(frozen=True)
@@ -87,8 +89,8 @@ def asked_by(multirun: Multirun, overrides: Sequence[str]) -> Asked:
     settings = multirun.settings
     assert settings.plans is not None
     keys = [{key_of(line) for line in (*overrides, *part.overrides, *part.params)} for part in settings.parts]
-    lasting = {key_of(line) for line in overrides} & {"duration_s"}
-    same = sorted({*keys[0]}.union(*keys[1:]) - {"sweeps", "duration_s"} | lasting)
+    said = {key_of(line) for line in overrides} & OF_COMMAND
+    same = sorted({*keys[0]}.union(*keys[1:]) - {"sweeps", *OF_COMMAND} | said)
     values = {
         name: getattr(settings.plans, name) for name in ("tol", "seeds", "most_seeds", "requests", "most_requests")
     }

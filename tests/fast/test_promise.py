@@ -15,6 +15,9 @@ import pytest
 from prebleexp.__main__ import main
 from prebleexp.experiment import runs
 from prebleexp.launch import configure, idle
+from prebleexp.launch.asked_plan import asked_by
+from prebleexp.launch.multirun import Multirun
+from prebleexp.launch.plans import Plans
 from prebleexp.planning.contender import Contender
 from prebleexp.planning.loss import Lost, bereft
 from prebleexp.planning.planned import Planned
@@ -149,3 +152,10 @@ def test_what_a_plan_ran_besides_is_not_compared(
     assert cells
     assert {*cells[0]} & {"faults", "faults.happen", "rps"} == set(), "numbers of GPUs alone tell them apart"
     assert re.search(r"mine is of a search: \d+ of its \d+ runs, for headroom, losses", err)
+
+
+def test_a_target_in_a_sweeps_own_file_may_be_for_other_limits() -> None:
+    part = SimpleNamespace(overrides=["gpus=2", "slo.target=0.9"], params={})
+    multirun = cast(Multirun, SimpleNamespace(settings=SimpleNamespace(plans=Plans("lor"), parts=[part])))
+    assert not asked_by(multirun, ["slo.ttft_s={p95: 1}"]).target_given
+    assert asked_by(multirun, ["slo.ttft_s={p95: 1}", "slo.target=0.9"]).target_given

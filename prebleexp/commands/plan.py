@@ -23,7 +23,7 @@ def _plan(given: Given) -> int:
     from prebleexp import publish
     from prebleexp.launch import asked_plan, plan_outlook, planner, tables
     from prebleexp.launch.naming import page as called
-    from prebleexp.report import planned
+    from prebleexp.report import beside, planned
     from prebleexp.waiting import waiting
 
     others = [one for one in given.others if one != DRY]
@@ -40,21 +40,22 @@ def _plan(given: Given) -> int:
         with waiting(f"drawing the page {name}"):
             page = publish.plan(plan, name, given.line)
         print(tables.address(page), file=sys.stderr)
-    for line in _besides(plan):
+    for line in _notices(plan):
         tables.say(f"prebleexp: {line}")
-    tables.say(planned.sentence(plan.found))
+    besides = [] if plan.beside is None else [line for _, lines in beside.sections(plan.beside) for line in lines]
+    for line in (*besides, planned.sentence(plan.found)):
+        tables.answer(line, plan.settings.output)
     return 0
 
 
-def _besides(plan: Planner) -> list[str]:
-    """How files were read, what there is to say besides the answer, and what a reader must know of it."""
+def _notices(plan: Planner) -> list[str]:
+    """How files were read, and what a reader must know of the answer."""
     from prebleexp.experiment.understood import taken_for
-    from prebleexp.report import beside, planned
+    from prebleexp.report import planned
     from prebleexp.report.wording import as_sentence
 
     taken = taken_for([one.contender.cell for one in plan.found])
-    said = [] if plan.beside is None else [line for _, lines in beside.sections(plan.beside) for line in lines]
-    return [*taken, *said, *(as_sentence(one) for one in planned.warnings(plan.found, plan.left_out))]
+    return [*taken, *(as_sentence(one) for one in planned.warnings(plan.found, plan.left_out))]
 
 
 def sweep(multirun: Multirun, overrides: Sequence[str], command: str) -> int:

@@ -55,13 +55,12 @@ def _recommend(given: Given) -> int:
         print(f"to deploy: {one}", file=sys.stderr)
     if page is not None:
         print(tables.address(page), file=sys.stderr)
-    for _, said in words.strained(made):
-        tables.say(" ".join(said))
     first = made.candidates[0].cell
     among = tuple(doubted([first]))  # the caveats
     for line in (*(one for one in files_of(first) if not one.endswith(among)), *words.caveats(made)):
         tables.say(f"prebleexp: {line}")
-    tables.say(words.sentence(made))
+    for said in (*(" ".join(lines) for _, lines in words.strained(made)), words.sentence(made)):
+        tables.answer(said, given["output"])
     return 0
 
 

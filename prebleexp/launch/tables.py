@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from itertools import chain
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal, TextIO
 
 from prebleexp.experiment import counting
 from prebleexp.experiment.cell import Cell
@@ -199,10 +199,17 @@ def address(page: Path) -> str:
     return page.resolve().as_uri() if sys.stderr.isatty() else str(page)
 
 
-def say(sentence: str) -> None:
-    """On standard error: a sentence, on a terminal in lines that are broken between words, and in no number."""
-    if not sys.stderr.isatty():
-        print(sentence, file=sys.stderr)
+def answer(sentence: str, output: str) -> None:
+    """Of an answer: on standard output beside a table, else on standard error, as programs read what is printed."""
+    say(sentence, sys.stdout if output == "table" else sys.stderr)
+
+
+def say(sentence: str, file: TextIO | None = None) -> None:
+    """On standard error, unless `file` is given: a sentence, on a terminal in lines that are broken between words, and
+    in no number."""
+    file = file or sys.stderr
+    if not file.isatty():
+        print(sentence, file=file)
         return
     import re
     import shutil
@@ -211,7 +218,7 @@ def say(sentence: str) -> None:
     kept = re.sub(r"(?<=\d) (?=%|[a-zµ]?s\b|GB\b|tokens\b|[A-Z]+\d)|(?<=±) | (?=±)", "\xa0", sentence)
     width = max(40, shutil.get_terminal_size().columns)
     lines = textwrap.wrap(kept, width, break_long_words=False, break_on_hyphens=False)
-    print("\n".join(lines).replace("\xa0", " "), file=sys.stderr)
+    print("\n".join(lines).replace("\xa0", " "), file=file)
 
 
 def failures(results: Sequence[Result], axes: Sequence[str]) -> None:

@@ -259,7 +259,7 @@ def test_a_plan_counts_gpus_in_steps_of_a_replica(here: Path, capsys: pytest.Cap
 def test_a_plan_of_a_load_says_of_which_gpus(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "replicas=2", TP2, *MADE, *PLAN, "price_per_gpu_hour=3"]) == 0
     said = capsys.readouterr()
-    assert "4 H100 (2 replicas of 2) bear " in said.err
+    assert "4 H100 (2 replicas of 2) bear " in said.out
     page = next((here / "reports").glob("plan-*/index.html")).read_text(encoding="utf-8")
     assert "How large a load do 4 H100 (2 replicas of 2) bear?" in page
     frame = prebleexp.plan(["gpus=4", TP2, *MADE, *PLAN[:2]], requests=400, seeds=2, most_seeds=2, tol=0.2).frame()

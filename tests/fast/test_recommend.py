@@ -532,12 +532,12 @@ def test_the_command_writes_what_to_deploy(
     assert max(map(len, out.splitlines()[:4])) <= 80
     assert "router" in out.splitlines()[0]
     assert " is this router: " in out
-    assert "t +20 % (72.0 requests/s) it " in err
-    assert " is lost, " in err
+    assert "t +20 % (72.0 requests/s) it " in out
+    assert " is lost, " in out
     assert out.splitlines()[1].split()[0] == "1", "the first needs no star"
     assert "prebleexp: The first keeps weights in BF16; KV cache in BF16." in err
     assert "prebleexp: round 1 of 3: " in err
-    assert err.splitlines()[-1].startswith(
+    assert out.splitlines()[-1].startswith(
         "To keep 90 % of requests within ttft 0.3 s and tpot 0.03 s, 60 requests/s take"
     )
     (folder,) = (tmp_path / "reports").glob("recommend-*")
@@ -557,6 +557,7 @@ def test_the_command_writes_what_to_deploy(
     assert rows[0]["alike"]
     assert rows == sorted(rows, key=lambda row: row["price_per_hour"])
     assert ", all from the cache" in err
+    assert err.splitlines()[-1].startswith("To keep 90 % of requests"), "beside what programs read"
     assert main([*COMMAND, "slo.ttft_s=0.0001"]) == 2
     assert "nothing that can be had keeps the promise" in capsys.readouterr().err
 

@@ -15,6 +15,7 @@ ALL = "all"
 def _hindsight(given: Given) -> int:
     """Print a line for each router, and one for the search; 0. Raises InvalidInput for what is not valid."""
     from prebleexp.launch import configure, tables
+    from prebleexp.launch.loads import files_of
     from prebleexp.planning.hindsight import search
     from prebleexp.report.frontier import METRICS, metric_words
 
@@ -38,6 +39,8 @@ def _hindsight(given: Given) -> int:
         "metric. At least so much was to be won; more may be",
         file=sys.stderr,
     )
+    for line in files_of(cells[names[0]]):
+        tables.say(f"prebleexp: {line}")
     return 0
 
 

@@ -75,6 +75,13 @@ def test_a_sweep_of_plans_says_it_once(here: Path, capsys: pytest.CaptureFixture
     assert [err.count(f"prebleexp: {doubt}\n") for doubt in DOUBTS] == [1, 1]
 
 
+def test_hindsight_says_it(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["hindsight", *LOG, *HERE, "gpus=2", "policy=lor,round_robin", "runs=3", "metric=ttft_p99_s"]) == 0
+    err = capsys.readouterr().err
+    assert err.count(READ) == 1
+    assert [err.count(f"prebleexp: {doubt}\n") for doubt in DOUBTS] == [1, 1]
+
+
 def test_each_file_is_said_once_and_what_is_not_shared_first(here: Path) -> None:
     cells = [configure.cells([*LOG, *HERE, f"policy={name}"])[0] for name in ("lor", "e2")]
     assert [line.partition(";")[0] for line in taken_for(cells)] == [READ.removeprefix("prebleexp: ").partition(";")[0]]

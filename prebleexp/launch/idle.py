@@ -10,7 +10,6 @@ from prebleexp.errors import InvalidInput
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.key import contents, digest
 from prebleexp.launch.parts import key_of
-from prebleexp.planning.promise import ToKeep
 from prebleexp.workloads.replayed import WHOLE, Replayed
 
 Lines = Sequence[str]
@@ -56,17 +55,6 @@ def sentences(lines: Lines, cell: Cell) -> list[str]:
     keys = dict.fromkeys(key_of(line) for line in lines)
     idle = [key for key in keys if key in OF_LEFT_OUT and OF_LEFT_OUT[key] in cell.left_out]
     return [f"{key} does nothing here: {why(key, cell)}" for key in idle]
-
-
-def refuse_target(of: Sequence[ToKeep]) -> None:
-    """Raises InvalidInput for a slo.target where each limit has a share of its own."""
-    if not any(one.has_target for one in of):
-        level = of[0].level
-        name, share = level.promises[0].name, (level.target or 0.0) * 100
-        raise InvalidInput(
-            f"slo.target={level.target} does nothing here: each limit has a share of its own; say 'slo.{name}="
-            f"{{p{share:g}: …}}' in its place"
-        )
 
 
 OF_LEFT_OUT = {

@@ -32,6 +32,7 @@ from prebleexp.planning.beside import Beside, beside
 from prebleexp.planning.contender import DURATION_S, GPUS, RPS, Contender, question
 from prebleexp.planning.load import Search
 from prebleexp.planning.planned import Planned, best_first, others_first
+from prebleexp.planning.promise import refuse_target
 from prebleexp.planning.together import together
 from prebleexp.planning.trials import Question, Sample, Trial
 
@@ -135,7 +136,7 @@ class Planner(Session):
             if self.asked.prices is not None:
                 self.asked.prices.an_hour(one.cell)  # whether all its kinds have one
         if self.asked.target_given:
-            idle.refuse_target([one.to_keep for one in given])
+            refuse_target([one.to_keep for one in given])
         contenders = self._named(given)
         self._of = {name: [] for name in contenders}
         self._recorded = {name for name, one in contenders.items() if one.is_recorded}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -165,3 +165,14 @@ def _limit(name: str, most: float) -> str:
 
 def _percent(share: float) -> str:
     return f"{share * 100:g} %"
+
+
+def refuse_target(of: Sequence[ToKeep]) -> None:
+    """Raises InvalidInput for a slo.target where each limit has a share of its own."""
+    if not any(one.has_target for one in of):
+        level = of[0].level
+        name, share = level.promises[0].name, (level.target or 0.0) * 100
+        raise InvalidInput(
+            f"slo.target={level.target} does nothing here: each limit has a share of its own; say 'slo.{name}="
+            f"{{p{share:g}: …}}' in its place"
+        )

@@ -10,8 +10,9 @@ from typing import Any
 from prebleexp.cluster.groups import Cluster
 from prebleexp.errors import DoesNotFit, InvalidInput
 from prebleexp.experiment.cell import Cell
-from prebleexp.launch import configure, idle, several
+from prebleexp.launch import configure, several
 from prebleexp.planning.contender import GPUS, Contender
+from prebleexp.planning.promise import refuse_target
 from prebleexp.planning.trials import Question
 from prebleexp.recommending import bounds, not_run
 from prebleexp.recommending.asked import Asked
@@ -76,7 +77,7 @@ def space(lines: Sequence[str], asked: Asked) -> Space:
     if contender.cell.cluster.groups:
         raise InvalidInput("cluster.groups: that is searched; most_gpus says how many GPUs can be had")
     if "slo.target" in given:
-        idle.refuse_target([contender.to_keep])
+        refuse_target([contender.to_keep])
     demand, target = Demand.of(contender), contender.to_keep.target or contender.to_keep.strictest
     apart = configure.cells(["cluster=disaggregated"])[0].cluster if asked.split else None
     designs: list[Design] = []

@@ -250,7 +250,7 @@ def test_a_plan_counts_gpus_in_steps_of_a_replica(here: Path, capsys: pytest.Cap
     plural = "" if four["replicas"] == 1 else "s"
     where = f"{four['gpus']} H100 ({four['replicas']} replica{plural} of 4) at {number(four['cost_per_hour'])} an hour"
     words = f"{where} with tensor_parallel=4"
-    assert words in said.err
+    assert words in said.out
     page = next((here / "reports").glob("plan-*/index.html")).read_text(encoding="utf-8")
     assert words in page
 

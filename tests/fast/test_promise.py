@@ -14,14 +14,14 @@ import pytest
 
 from prebleexp.__main__ import main
 from prebleexp.experiment import runs
-from prebleexp.launch import configure, idle
+from prebleexp.launch import configure
 from prebleexp.launch.asked_plan import asked_by
 from prebleexp.launch.multirun import Multirun
 from prebleexp.launch.plans import Plans
 from prebleexp.planning.contender import Contender
 from prebleexp.planning.loss import Lost, bereft
 from prebleexp.planning.planned import Planned
-from prebleexp.planning.promise import ToKeep
+from prebleexp.planning.promise import ToKeep, refuse_target
 from prebleexp.recommending import page, table, words
 from prebleexp.recommending.candidates import Candidate
 from prebleexp.recommending.designs import Design
@@ -133,7 +133,7 @@ def test_a_target_beside_limits_that_have_shares_is_refused(
         "slo.target=0.99 does nothing here: each limit has a share of its own; say 'slo.ttft_s={p99: …}' in its place"
     )
     assert said in capsys.readouterr().err
-    idle.refuse_target([ToKeep(ServiceLevel(ttft_s={"p95": 1.0}, tpot_s=0.1, target=0.9))])  # type: ignore[arg-type]
+    refuse_target([ToKeep(ServiceLevel(ttft_s={"p95": 1.0}, tpot_s=0.1, target=0.9))])  # type: ignore[arg-type]
 
 
 @pytest.mark.slow

@@ -146,10 +146,14 @@ class Model:
         ends = self.embeddings * BYTES["bf16"]
         return ((whole - experts - ends + experts / ranks) / stages + ends / min(stages, 2)) / gpus
 
+    def experts_apart(self, precision: str) -> str:
+        """The format of its experts, where that is not what the rest is in; else empty."""
+        return "" if self.expert_precision == precision else self.expert_precision
+
     def stored(self, precision: str) -> str:
         """ "gpt-oss-120b in bf16 with experts in fp4": experts in a format of their own are most of its weights."""
-        own = self.expert_precision
-        return f"{self.name} in {precision}" + (f" with experts in {own}" if own not in ("", precision) else "")
+        own = self.experts_apart(precision)
+        return f"{self.name} in {precision}" + (f" with experts in {own}" if own else "")
 
     def weight_bytes(self, precision: str) -> float:
         """Of all of it; embeddings stay in BF16."""

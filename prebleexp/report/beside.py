@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from prebleexp.experiment import counting
-from prebleexp.experiment.cell import Cell
 from prebleexp.planning.answer import Answer, Verdict
 from prebleexp.planning.beside import KEPT, MORE, Beside
 from prebleexp.planning.contender import GPUS, USERS
@@ -13,6 +12,7 @@ from prebleexp.planning.loss import Lost
 from prebleexp.planning.planned import Planned
 from prebleexp.planning.promise import ALL
 from prebleexp.report import recorded_plan
+from prebleexp.report.contenders import priced
 from prebleexp.report.wording import NOTHING, listed, number, seconds, share
 from prebleexp.service.batches import FEWEST, LEAST
 
@@ -115,19 +115,13 @@ def headroom(of: Beside) -> list[str]:
     return [f"{line[0].upper()}{line[1:]}." for line in ["; ".join(said)] if line]
 
 
-def _priced(one: Planned, there: Cell) -> str:
-    """ "14 H100 at 35.0 an hour", of these many, by the contender's prices if there are any."""
-    money = "" if one.prices is None else f" at {number(one.prices.an_hour(there))} an hour"
-    return f"{counting.named(there)}{money}"
-
-
 def _takes(one: Planned, more: Answer) -> str:
     """ "that load takes 14 H100 at 35.0 an hour (9 to 16 for others like it)" """
     if more.size is None:
         return f"{_none(True, more)} for that load"
     there = one.at_size(more.size)
     least = "" if more.verdict is Verdict.FOUND else "more than "
-    return f"that load takes {least}{_priced(one, there)}{recorded_plan.others(more)}"
+    return f"that load takes {least}{priced(one, there)}{recorded_plan.others(more)}"
 
 
 def loss(of: Beside) -> list[str]:
@@ -181,7 +175,7 @@ def _survivors(one: Planned, enough: Answer) -> str:
         said.append(f"{recorded_plan.ends(enough.low, enough.high)} for others like it")
     known = f" ({'; '.join(said)})" if said else ""
     more_than = "" if enough.verdict is Verdict.FOUND else "more than "
-    return f"{more_than}{_priced(one, there)}{known}"
+    return f"{more_than}{priced(one, there)}{known}"
 
 
 def _rivals(of: Beside) -> list[str]:

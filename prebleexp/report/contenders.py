@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from prebleexp.experiment import counting
+from prebleexp.experiment.cell import Cell
 from prebleexp.planning.contender_names import brief, differing, said
 from prebleexp.planning.planned import Planned
-from prebleexp.report.wording import listed
+from prebleexp.report.wording import listed, number
 
 MOST_NAMED = 3
 """routers of a sentence where all of the plan are meant"""
@@ -45,6 +46,12 @@ def beside_gpus(found: Sequence[Planned]) -> dict[str, Planned]:
     return {
         one.name: replace(one, name=_place(one, rest), at={axis: one.at.get(axis) for axis in rest}) for one in found
     }
+
+
+def priced(one: Planned, there: Cell) -> str:
+    """ "14 H100 at 35.0 an hour", of these many, by the contender's prices if there are any."""
+    money = "" if one.prices is None else f" at {number(one.prices.an_hour(there))} an hour"
+    return f"{counting.named(there)}{money}"
 
 
 def _kinds(one: Planned) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from prebleexp.planning.planned import Planned, Ratio, best_first, enough_for_ot
 from prebleexp.planning.promise import ToKeep
 from prebleexp.report import recorded_plan as recorded
 from prebleexp.report import stored
-from prebleexp.report.contenders import MOST_NAMED, beside_gpus, named
+from prebleexp.report.contenders import MOST_NAMED, beside_gpus, named, priced
 from prebleexp.report.crowded import crowded
 from prebleexp.report.wording import NOTHING, condition, listed, number, percent
 from prebleexp.service.doubtful import doubts
@@ -68,10 +68,9 @@ def _for_others(found: Sequence[Planned]) -> list[str]:
     if of is None:
         return []
     gpus, alike = of
-    there, short = alike[0].at_size(gpus), beside_gpus(found)
-    money = "" if alike[0].prices is None else f" at {number(alike[0].prices.an_hour(there))} an hour"
+    short = beside_gpus(found)
     who = named([short[one.name] for one in alike], list(short.values()))
-    return [f"Enough for all others like it is {counting.named(there)}{money} with {who}"]
+    return [f"Enough for all others like it is {priced(alike[0], alike[0].at_size(gpus))} with {who}"]
 
 
 def _untested(found: Sequence[Planned]) -> list[str]:

@@ -20,8 +20,8 @@ def formats(hardware: Hardware) -> str:
     """ "weights in BF16, their experts in FP4; KV cache in FP8"; empty for hardware that is not composed."""
     if not isinstance(hardware, Composed):
         return ""
-    experts = hardware.model.expert_precision
-    own = f", their experts in {experts.upper()}" if experts and experts != hardware.precision else ""
+    experts = hardware.model.experts_apart(hardware.precision)
+    own = f", their experts in {experts.upper()}" if experts else ""
     kv = f"{str(hardware.kv_precision).upper()}{'' if serves_kv(hardware) else ', as it was simulated'}"
     return f"weights in {hardware.precision.upper()}{own}; KV cache in {kv}"
 

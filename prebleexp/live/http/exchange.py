@@ -119,14 +119,13 @@ class Exchange:
             fields.append((b"transfer-encoding", b"chunked"))
         else:
             self._alive = False  # its end is the connection's
-        head = self._head(status, fields)
-        return self._connection.write(head + self._framed(piece) if piece else head)
+        return self._connection.write(self._head(status, fields) + self._framed(piece))
 
     def write(self, data: bytes) -> bool:
         """A piece of the stream. False: the client does not read; write no more before `on_drain`."""
         if self._ended or self._head_only or not data:
             return True
-        return self._connection.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+        return self._connection.write(self._framed(data))
 
     def event(self, data: bytes) -> bool:
         """A server-sent event of one line; else as `write`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from prebleexp.policies.marginal.book import Book
-from prebleexp.policies.marginal.price import Asked, Price, price_of, there_of, total
+from prebleexp.policies.marginal.price import Asked, Price, price_at, price_of, there_of, total
 from prebleexp.policies.marginal.rent import buy, chance, paid, pay
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import NONE, View
@@ -25,18 +25,15 @@ def choose(mine: Book, view: View, request: int, asked: Asked, now: float) -> tu
             if heir == NONE or had < as_holder:
                 heir, price_there, as_holder = g, price, had
         mean += had / len(view.candidates)
-    at = there_of(mine, view, asked, best)
-    chosen = price_of(mine, view, asked, best, at, int(mine.hits[best]), now)
     if heir == NONE:
-        return best, chosen, heir, 0.0
+        return best, price_at(mine, view, asked, best, now), heir, 0.0
     low = int(mine.hits[heir])
     rent = paid(mine, view, request, low, asked.most, price_there - as_holder)
     if price_there - rent < least:
         best, least = heir, price_there
-        chosen = price_of(mine, view, asked, heir, there_of(mine, view, asked, heir), low, now)
     if mine.hits[best] < asked.most:
         buy(mine, view, request, int(mine.hits[best]), asked.most)
     else:
         above = least - (1.0 + chance(mine, view)) * mean
         pay(mine, view, request, low, asked.most, asked.rent_weight * above)
-    return best, chosen, heir, rent
+    return best, price_at(mine, view, asked, best, now), heir, rent

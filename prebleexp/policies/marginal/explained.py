@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from prebleexp.policies.marginal.book import Book
-from prebleexp.policies.marginal.price import Asked, Price, price_of, there_of, total
+from prebleexp.policies.marginal.price import Asked, Price, price_at, total
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.records import NONE, View
 
@@ -17,14 +17,11 @@ def note(mine: Book, view: View, request: int, asked: Asked, best: int, heir: in
     row = mine.decisions[request]
     row.asked += 1
     row.at_s, row.gpu, row.next_gpu = now, best, NONE
-    there = there_of(mine, view, asked, best)
-    chosen = price_of(mine, view, asked, best, there, int(mine.hits[best]), now)
-    _keep(row.chosen, chosen, rent if best == heir else 0.0)
+    _keep(row.chosen, price_at(mine, view, asked, best, now), rent if best == heir else 0.0)
     least = 0.0
     for gpu in view.candidates:
         if gpu != best:
-            there = there_of(mine, view, asked, int(gpu))
-            price = price_of(mine, view, asked, int(gpu), there, int(mine.hits[gpu]), now)
+            price = price_at(mine, view, asked, int(gpu), now)
             less = rent if gpu == heir else 0.0
             if row.next_gpu == NONE or total(price) - less < least:
                 row.next_gpu, least = gpu, total(price) - less

@@ -168,3 +168,9 @@ def price_of(mine: Book, view: View, asked: Asked, gpu: int, there: There, held:
         new,
         ms,
     )
+
+
+@compiled
+def price_at(mine: Book, view: View, asked: Asked, gpu: int, now: float) -> Price:
+    """The price with as much of the prompt as the GPU has."""
+    return price_of(mine, view, asked, gpu, there_of(mine, view, asked, gpu), int(mine.hits[gpu]), now)

@@ -155,8 +155,8 @@ def left_aside(cache: Cache, names: Sequence[str]) -> list[str]:
         every, asked = (len(store.keys(cache.database, experiment=name, asides=asides)) for asides in (True, False))
         if every > asked:
             found.append(
-                f"{name} is of a search: {every - asked} of its {every} runs, for headroom, losses and what else it "
-                "says besides its answer, are left out; all sizes that it tried are in"
+                f"of the {every} runs of {name}, which is a search, {every - asked} are left out: those for headroom, "
+                "losses and what else it says besides its answer; all sizes that it tried are in"
             )
     return found
 

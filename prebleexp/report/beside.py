@@ -139,7 +139,6 @@ def loss(of: Beside) -> list[str]:
         count = f"{known.requests:,} request{'' if known.requests == 1 else 's'}"
         too_few = f"the {minute} has {count}, and {FEWEST_DUE} is the least that says something"
         return [*alone, f"What the loss of {what} does is not known: {too_few}."]
-    more = counting.named(one.at_size(one.cell.gpus + each))
     which = "that minute" if known.busiest else "the minute after"
     streams = f" in {known.streams} streams" if known.streams > 1 else ""
     to_keep, requests = one.contender.to_keep, f"the {known.requests:,} requests of {which}{streams}"
@@ -147,11 +146,14 @@ def loss(of: Beside) -> list[str]:
     said = []
     if of.lost is not None:
         said.append(f"{_surely(of, of.lost)} {good}{_kept(of, of.lost)}")
-    if of.spare is not None:
+    enough = of.enough
+    one_more = one.cell.gpus + each
+    is_enough = enough is not None and enough.verdict is Verdict.FOUND and enough.size == one_more
+    if of.spare is not None and not (said and is_enough):
         kept, verdict = _surely(of, of.spare), _kept(of, of.spare)
+        more = counting.named(one.at_size(one_more))
         last = f"with one more, {more}, {kept}" if said else f"{kept} {good} where there were {more}"
         said.append(f"{last}{verdict}")
-    enough = of.enough
     if enough is not None and enough.size is not None:
         said.append(f"the promise is kept in that minute, too, with {_survivors(one, enough)}")
     elif enough is not None:

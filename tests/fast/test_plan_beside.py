@@ -569,6 +569,8 @@ def test_a_loss_of_a_stream_that_comes_and_goes_is_where_most_come(tmp_path: Pat
     assert said[0].endswith(f"the promise is kept in that minute, too, with 4 H100 (N + 2; {ends}).")
     open_ended = replace(of, enough=replace(answer(4), verdict=Verdict.AT_LEAST))
     assert beside.loss(open_ended)[0].endswith("is kept in that minute, too, with more than 4 H100 (N + 2).")
+    saying = [beside.loss(replace(of, spare=lost, enough=answer(size)))[0] for size in (3, 4)]
+    assert ["; with one more, 3 H100, 75.0 %;" in line for line in saying] == [False, True], "said once"
     assert said[1] == (
         "To survive such a loss, llmd takes 4 H100 (N + 1; 3 or more for others like it); "
         "no number of GPUs up to 32 is enough with lor."

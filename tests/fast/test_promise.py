@@ -151,7 +151,7 @@ def test_what_a_plan_ran_besides_is_not_compared(
     cells = json.loads(out)["cells"]
     assert cells
     assert {*cells[0]} & {"faults", "faults.happen", "rps"} == set(), "numbers of GPUs alone tell them apart"
-    assert re.search(r"mine is of a search: \d+ of its \d+ runs, for headroom, losses", err)
+    assert re.search(r"of the \d+ runs of mine, which is a search, \d+ are left out: those for headroom", err)
 
 
 def test_a_target_in_a_sweeps_own_file_may_be_for_other_limits() -> None:

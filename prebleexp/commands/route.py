@@ -14,8 +14,6 @@ from prebleexp.commands.arguments import Command, Commands, Given, choice, integ
 from prebleexp.errors import InvalidInput
 from prebleexp.live import extra
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
-
 
 def _route(given: Given) -> int:
     extra.check()
@@ -37,7 +35,7 @@ def _route(given: Given) -> int:
     settings = [*given.others, f"gpus={slots}"]
     cell = hosted.cell(settings)
     gate.check(cell.gateway)
-    admin = given["admin"] == "true" or (given["admin"] == "auto" and given["host"] in LOOPBACK)
+    admin = given["admin"] == "true" or (given["admin"] == "auto" and places.is_loopback(given["host"]))
     own: dict[str, Any] = {"admin": admin, "kv_events": events, "kv_replay": replay, "gateway": cell.gateway}
     how = replace(hosted.how(given, origins, slots, settings, cell), **own)
     print(f"prebleexp: compiling policy {type(cell.policy).__name__}", file=sys.stderr, flush=True)

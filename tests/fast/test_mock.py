@@ -322,6 +322,15 @@ def test_what_else_routers_ask(site: Site) -> None:
     assert cached == [96, 0]
 
 
+@pytest.mark.parametrize("path", ["/reset_prefix_cache", "/flush_cache"])
+def test_a_page_empties_no_cache_of_a_mock(site: Site, path: str) -> None:
+    answer, _ = site.ask(path, {}, origin="https://evil.example")
+    assert answer.status == 403
+    assert "web pages" in answer.json["error"]["message"]
+    assert site.ask(path, {}, host="evil.example")[0].status == 403
+    assert site.ask(path, {}, host="127.0.0.1:9100")[0].status == 200
+
+
 def test_who_leaves_frees_what_it_had(site: Site) -> None:
     for seconds in (0.0, 1.0):  # before its first token, and behind it
         connection, exchange = site.ask("/v1/completions", {"prompt": PROMPT, "max_tokens": 4000, "ignore_eos": True})

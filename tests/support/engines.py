@@ -23,6 +23,10 @@ class Engine:
         self.asked = deque[dict[str, Any]](maxlen=KEPT)
         self.bodies = deque[bytes](maxlen=KEPT)
         self.headers = deque[dict[bytes, bytes]](maxlen=KEPT)
+        self.targets = deque[str](maxlen=KEPT)
+        """of GETs below /v1/: paths and queries"""
+        self.fields: list[tuple[bytes, bytes]] = []
+        """that its answers have beside"""
         self.flying = self.ended = self.left = 0
         self.hangs = False
         """it takes requests and answers none, not even /health"""
@@ -58,6 +62,8 @@ class Engine:
             )
             exchange.respond(200, "\n".join(rows).encode(), b"text/plain")
         elif exchange.path == "/v1/models":
+            self.targets.append(exchange.target)
+            self.headers.append(dict(exchange.headers))
             exchange.respond(200, b'{"object": "list", "data": [{"id": "tiny"}]}')
         elif exchange.path in ("/v1/completions", "/v1/chat/completions"):
             self._generate(exchange)
@@ -82,7 +88,9 @@ class Engine:
             if not exchange.closed:
                 self._end()
                 text = " ".join(f"t{i}" for i in range(tokens))
-                exchange.respond(200, json.dumps({"choices": [{"text": text}], "usage": usage}).encode())
+                exchange.respond(
+                    200, json.dumps({"choices": [{"text": text}], "usage": usage}).encode(), headers=self.fields
+                )
 
         def step(i: int) -> None:
             if exchange.closed:

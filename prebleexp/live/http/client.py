@@ -64,7 +64,7 @@ class Client:
     ) -> Reply:
         """A whole answer of at most so many bytes. Raises Failed."""
         whole = Whole(self._loop, most)
-        call = self.call(origin, method.encode(), path.encode(), headers, body, whole)
+        call = self.call(origin, method.encode(), path.encode("latin-1"), headers, body, whole)
         try:
             async with asyncio.timeout(within_s):
                 return await whole.future

@@ -74,6 +74,11 @@ class Exchange:
         self._chunked = self._ended = False
         self._head_only = method == b"HEAD"
 
+    @property
+    def target(self) -> str:
+        """Path and query, as they were sent."""
+        return f"{self.path}?{self.query.decode('latin-1')}" if self.query else self.path
+
     def header(self, name: bytes) -> bytes | None:
         """`name` in lower case; the first one's value."""
         return next((value for key, value in self.headers if key == name), None)

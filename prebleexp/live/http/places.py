@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from functools import cache
+from ipaddress import ip_address
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -44,6 +45,14 @@ def origin(name: str, url: str) -> Origin:
     if not parts.hostname or parts.query or parts.fragment or any(one <= " " or one > "~" for one in url):
         raise InvalidInput(wrong)
     return Origin(parts.scheme, parts.hostname, port, parts.path.rstrip("/"))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether who listens there serves only this machine."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 @cache

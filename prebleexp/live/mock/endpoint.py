@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import msgspec
 import numpy as np
 
+from prebleexp.live.http import pages
 from prebleexp.live.http.exchange import Exchange, event
 from prebleexp.live.mock import tokens
 from prebleexp.live.mock.answers import DONE, Answer, usage
@@ -40,10 +41,17 @@ class Endpoint:
     """GPU `gpu` of a cluster. A handler of `prebleexp.live.http.server.listen`."""
 
     def __init__(
-        self, cluster: Cluster, gpu: int, model: str, clock: Clock, lengths: Ints, metrics: Callable[[], bytes]
+        self,
+        cluster: Cluster,
+        gpu: int,
+        model: str,
+        clock: Clock,
+        lengths: Ints,
+        metrics: Callable[[], bytes],
+        host: str = "127.0.0.1",
     ) -> None:
         self.cluster, self.gpu, self.model, self.clock = cluster, gpu, model, clock
-        self._lengths, self._metrics = lengths, metrics
+        self._lengths, self._metrics, self._host = lengths, metrics, host
         self.asked = 0
         """requests for answers, so far"""
         self.sources: dict[str, Any] = {}
@@ -158,12 +166,15 @@ class Endpoint:
             asked = msgspec.json.decode(exchange.body, type=dict[str, Any])
             chat = asked.get("messages")
             found = tokens.encode_chat(chat) if chat else tokens.encode(asked.get("prompt") or "")
-        except (msgspec.MsgspecError, AttributeError, TypeError) as error:
+        except (msgspec.MsgspecError, AttributeError, TypeError, RecursionError) as error:
             raise Wrong(f"the body is not valid: {error}") from None
         length = self.cluster.context_length
         self._json(exchange, {"count": len(found), "max_model_len": length, "tokens": found, "token_strs": None})
 
     def _reset(self, exchange: Exchange) -> None:
+        why = pages.refuses(exchange, self._host)
+        if why is not None:
+            raise Wrong(why, 403)
         self.cluster.to(self.clock.now())
         if not self.cluster.clear(self.gpu):
             raise Wrong("the cache is in use, or cannot be emptied here", 409)

@@ -63,7 +63,8 @@ class Mock:
         self._replaying: asyncio.TimerHandle | None = None
         self.kv_events: list[Publisher] = []
         self.endpoints = [
-            Endpoint(cluster, gpu, terms.model, self, lengths, self._said_of(gpu)) for gpu in range(cluster.gpus)
+            Endpoint(cluster, gpu, terms.model, self, lengths, self._said_of(gpu), terms.host)
+            for gpu in range(cluster.gpus)
         ]
         self.servers: list[Server] = []
         self.failed: asyncio.Future[None]

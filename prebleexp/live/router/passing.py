@@ -26,6 +26,15 @@ OF_CONNECTIONS = frozenset(
 NOT_ASKED = OF_CONNECTIONS | {b"host", b"expect", b"accept-encoding"}
 """fields of a request that are not passed on; an answer that is compressed could not be read"""
 
+NOT_ANSWERED = OF_CONNECTIONS | {b"content-type"}
+"""fields of an answer that are not passed on as they are"""
+
+
+def passed_on(fields: Fields, but: frozenset[bytes]) -> Fields:
+    """Those that do not end here: neither these, nor what `connection` names."""
+    named = {one.strip().lower() for name, value in fields if name == b"connection" for one in value.split(b",")}
+    return [one for one in fields if one[0] not in but and one[0] not in named]
+
 
 class Owner(Protocol):
     """What a passage asks of the proxy that it belongs to."""
@@ -139,8 +148,7 @@ class Passage(Receiver):
 
     def _fields(self, headers: Fields) -> Fields:
         assert self.upstream is not None
-        kept = [one for one in headers if one[0] not in OF_CONNECTIONS and one[0] != b"content-type"]
-        return [*kept, (b"x-prebleexp-gpu", b"%d" % self.upstream.number)]
+        return [*passed_on(headers, NOT_ANSWERED), (b"x-prebleexp-gpu", b"%d" % self.upstream.number)]
 
     def _leaves(self) -> None:
         call = self._call

@@ -9,21 +9,20 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from prebleexp.errors import InvalidInput
 from prebleexp.gateway.base import OPEN, Gateway
 from prebleexp.live.http.calls import Call, Failed, NotConnected, TimedOut
 from prebleexp.live.http.client import Client
 from prebleexp.live.http.exchange import Exchange
-from prebleexp.live.http.places import origin
 from prebleexp.live.http.server import UNANSWERED
 from prebleexp.live.router import said
 from prebleexp.live.router.deciding import Deciding, Ticket, ears
 from prebleexp.live.router.gate import WORDS, Gate
-from prebleexp.live.router.passing import NOT_ASKED, Passage
+from prebleexp.live.router.passing import NOT_ASKED, Passage, passed_on
 from prebleexp.live.router.prompts import Malformed, Request, read
 from prebleexp.live.router.reports import Reports
 from prebleexp.live.router.said import Counts
 from prebleexp.live.router.upstreams import Health, Stage, Upstream
+from prebleexp.live.router.workers import Workers
 from prebleexp.sim.answers import HOLD
 
 LOG = logging.getLogger(__name__)
@@ -46,13 +45,14 @@ class Proxy:
         health_s: float = 1.0,
         health_fails: int = 3,
         polls: bool = True,
+        host: str = "127.0.0.1",
         administered: bool = True,
         kv_events: Sequence[str] = (),
         kv_replay: Sequence[str] = (),
         gateway: Gateway = OPEN,
     ) -> None:
         self.deciding, self.upstreams, self._client = deciding, list(upstreams), client
-        self._session_header, self._hold_s, self._administered = session_header, hold_s, administered
+        self._session_header, self._hold_s = session_header, hold_s
         self.counts = Counts()
         self.gate, self._ttl_s = Gate(gateway, self.upstreams), gateway.ttl_queue_s
         self._began = time.monotonic()
@@ -62,6 +62,8 @@ class Proxy:
         self._expiring: asyncio.TimerHandle | None = None
         self._tasks = set[asyncio.Task[None]]()
         self.ears = ears(kv_events, kv_replay, deciding, lambda: self.now)
+        fixed = self.ears is not None
+        self._workers = Workers(self.upstreams, host, administered, fixed, self._changed)
 
     async def begin(self) -> None:
         """Look who is there, and go on looking."""
@@ -196,9 +198,9 @@ class Proxy:
         exchange, upstream = passage.exchange, passage.upstream
         assert upstream is not None
         assert upstream.origin is not None
-        fields = [one for one in exchange.headers if one[0] not in NOT_ASKED]
-        path = exchange.path + ("?" + exchange.query.decode("latin-1") if exchange.query else "")
-        return self._client.call(upstream.origin, b"POST", path.encode("latin-1"), fields, exchange.body, passage)
+        fields = passed_on(exchange.headers, NOT_ASKED)
+        path = exchange.target.encode("latin-1")
+        return self._client.call(upstream.origin, b"POST", path, fields, exchange.body, passage)
 
     def first_token(self, passage: Passage) -> None:
         self.deciding.first_token(passage.ticket, self.now)
@@ -280,61 +282,15 @@ class Proxy:
         """From the first server that is up."""
         for one in self.upstreams:
             if one.stage is Stage.UP and one.origin is not None:
-                fields = [field for field in exchange.headers if field[0] not in NOT_ASKED]
+                fields = passed_on(exchange.headers, NOT_ASKED)
                 try:
-                    reply = await self._client.fetch(one.origin, exchange.path, headers=fields)
+                    reply = await self._client.fetch(one.origin, exchange.target, headers=fields)
                 except Failed:
                     continue
                 kind = next((value for name, value in reply.headers if name == b"content-type"), b"application/json")
                 exchange.respond(reply.status, reply.body, kind)
                 return
         exchange.fail(503, "no server is up")
-
-    def _workers(self, exchange: Exchange) -> None:
-        if exchange.method == "GET":
-            exchange.respond(200, json.dumps([one.about() for one in self.upstreams]).encode())
-            return
-        if not self._administered:
-            exchange.fail(403, "workers are changed from this machine alone: admin=true allows it to all")
-            return
-        try:
-            asked = json.loads(exchange.body or b"{}")
-            self._change_workers(exchange, exchange.method, str(asked["url"]))
-        except (ValueError, KeyError, TypeError):
-            exchange.fail(400, 'the body must be as {"url": "http://127.0.0.1:8001"}')
-        except InvalidInput as error:
-            exchange.fail(400, str(error))
-
-    def _change_workers(self, exchange: Exchange, method: str, url: str) -> None:
-        place = origin("url", url)
-        found = next((one for one in self.upstreams if one.origin == place), None)
-        if method == "POST" and exchange.path == "/workers":
-            empty = next((one for one in self.upstreams if one.stage is Stage.EMPTY), None)
-            if self.ears is not None:
-                exchange.fail(409, "kv=events is of the servers that were there from the start: none can be added")
-                return
-            if found is not None or empty is None:
-                why = (
-                    f"{url} is there already" if found else f"there is room for {len(self.upstreams)} servers (slots=)"
-                )
-                exchange.fail(409, why)
-                return
-            empty.origin, empty.stage, empty.fails, found = place, Stage.STARTING, 0, empty
-        elif found is None:
-            exchange.fail(404, f"{url} is no worker")
-            return
-        elif method == "POST" and exchange.path == "/workers/drain":
-            found.stage = Stage.DRAINING
-            self._changed(found)
-        elif method == "DELETE":
-            found.stage, found.origin = Stage.EMPTY, None
-            for passage in list(found.flying):
-                passage.cut(TimedOut("it was removed"))
-            self._changed(found)
-        else:
-            exchange.fail(405, "POST /workers, POST /workers/drain and DELETE /workers are known")
-            return
-        exchange.respond(200, json.dumps(found.about()).encode())
 
 
 def _why(error: Failed) -> str:

@@ -107,6 +107,7 @@ def made(
         health_s=how.health_s,
         health_fails=how.health_fails,
         polls=how.polls,
+        host=how.host,
         administered=how.admin,
         kv_events=how.kv_events,
         kv_replay=how.kv_replay,

@@ -53,6 +53,9 @@ def _check(recorded: Path, others: Sequence[str]) -> int:
     cell = hosted.cell([*settings, *others])
     found = recording.check(recorded, Host(cell.policy, [cell.hardware] * gpus, cell.seed))
     print(f"{found.decisions:,} decisions, {found.differ:,} differ")
+    if found.cut:
+        said = "ends in the midst of a line: its router was killed, or its disk full; this is of what comes before"
+        print(f"prebleexp: {recorded} {said}", file=sys.stderr)
     if found.first is not None:
         print(f"prebleexp: the first is line {found.first} of {recorded}", file=sys.stderr)
     return int(found.differ > 0)

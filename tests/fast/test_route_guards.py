@@ -4,12 +4,16 @@ end, and a disk that is full."""
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+from prebleexp.__main__ import main as command
+from prebleexp.errors import InvalidInput
 from prebleexp.live.http.exchange import Exchange
 from prebleexp.live.http.pages import refuses
 from prebleexp.live.http.places import is_loopback, origin
+from prebleexp.live.router.recording import Recording
 from tests.support.http import raw, run, statuses
 from tests.support.routing import cell, routing
 
@@ -114,3 +118,64 @@ def test_a_get_keeps_its_query(target: str) -> None:
             assert through == asked == target.removesuffix("?")
 
     run(main())
+
+
+def fill_its_disk(recording: Recording) -> None:
+    recording._file.close()
+    recording._file = Path("/dev/full").open("a", encoding="utf-8")  # noqa: SIM115
+
+
+def test_a_full_disk_ends_the_recording_and_no_request(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is said in the log once, by /health and by /metrics."""
+    file = tmp_path / "recorded.jsonl"
+
+    async def main() -> None:
+        async with routing("lor", 2, record=file) as running:
+            for _ in range(20):
+                assert (await running.ask()).status == 200
+            about = json.loads((await running.client.fetch(running.at, "/health")).body)
+            assert about == {"up": 2, "of": 2, "recording": True}
+            assert "prebleexp:recording 1\n" in await running.metrics()
+            recorded = running.proxy.deciding.recording
+            assert recorded is not None
+            fill_its_disk(recorded)
+            for _ in range(60):
+                assert (await running.ask()).status == 200
+            reply = await running.client.fetch(running.at, "/health")
+            assert (reply.status, json.loads(reply.body)["recording"]) == (200, False)
+            assert "prebleexp:recording 0\n" in await running.metrics()
+
+    run(main())
+    said = [one.getMessage() for one in caplog.records if "record=" in one.getMessage()]
+    assert said == [f"record={file}: No space left on device. Nothing more is recorded; requests go on"]
+    with pytest.raises(InvalidInput, match="record=/dev/full: No space left on device"):
+        Recording(Path("/dev/full"), [], 2)
+    late = Recording(tmp_path / "late.jsonl", [], 2)
+    fill_its_disk(late)
+    late.laps(0.0)
+    late.close()
+    assert late.stopped
+    caplog.clear()
+    late.close()
+    assert not caplog.records
+
+
+def test_what_was_recorded_before_a_cut_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "recorded.jsonl"
+
+    async def main() -> None:
+        async with routing("lor", 2, record=file, settings=["policy=lor", "gpus=2"]) as running:
+            for _ in range(4):
+                await running.ask()
+
+    run(main())
+    whole = file.read_text()
+    file.write_text(whole[:-9])
+    assert command(["route", f"check={file}"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == "4 decisions, 0 differ\n"
+    assert "ends in the midst of a line" in printed.err
+    lines = whole.splitlines(keepends=True)
+    file.write_text("".join([*lines[:3], "{\n", *lines[3:]]))
+    assert command(["route", f"check={file}"]) == 2
+    assert "line 4, is no JSON" in capsys.readouterr().err

@@ -102,7 +102,7 @@ class Deciding:
         servers say how much they had cached, how much it was to be, and was"""
         self._sessions = Known()
         self._outputs = Outputs(lengths_window_s)
-        self._recording = recording
+        self.recording = recording
         self._named = hasattr(type(policy), "named")
         self._bytes, self._tokens, self._given_ratio = 0, 0, bytes_per_token
         self.candidates: list[int] = []
@@ -120,7 +120,7 @@ class Deciding:
             found = self._interner.of(*asked)
             assert found is not None
         session = request.session
-        if session is not None and self._recording is not None:  # no names of people in files
+        if session is not None and self.recording is not None:  # no names of people in files
             session = xxhash.xxh3_128_hexdigest(session.encode())
         number = NONE if session is None else self._sessions.number(session)
         names = Names(session, number, request) if self._named else None
@@ -128,11 +128,11 @@ class Deciding:
         expected = self._outputs.expected(now)
         more: dict[str, Any] = {} if expected is None else {"expected": expected}
         taken = self.host.arrive(ids, found.ends, request.most, now, session=number, names=names, **more)
-        if self._recording is not None:
+        if self.recording is not None:
             told: dict[str, Any] = {"most": request.most, "session": number, **more}
             if names is not None:
                 told["names"] = [session, number, names.prefixes]
-            self._recording.arrives(taken, now, ids, found.ends, told)
+            self.recording.arrives(taken, now, ids, found.ends, told)
         ticket = Ticket(request, taken, ids, found.ends, now)
         if self.held is not None and request.whole_tokens:
             heard, ticket.found = self.held.comes(taken.row, request.text, request.of)
@@ -150,8 +150,8 @@ class Deciding:
         if among is not None:
             self.begin(among, now)
         answer = self.host.decide(ticket.taken, now)
-        if self._recording is not None:
-            self._recording.answers(ticket.taken, now, answer)
+        if self.recording is not None:
+            self.recording.answers(ticket.taken, now, answer)
         if among is not None:
             self.begin(all_of_them, now)
         if answer >= 0:
@@ -236,8 +236,8 @@ class Deciding:
             self.held.changed(gpu, gpu in candidates)
         self._look(candidates)
         self.host.changed(gpu, candidates, now)
-        if self._recording is not None:
-            self._recording.changes(gpu, candidates, now)
+        if self.recording is not None:
+            self.recording.changes(gpu, candidates, now)
 
     def hears(self, gpu: int, event: Event | None, now: float) -> None:
         """What a GPU tells of its cache; None: nobody knows any more what it holds."""
@@ -255,13 +255,13 @@ class Deciding:
     def begin(self, candidates: Sequence[int], now: float = 0.0) -> None:
         """These are asked about from now on, though no GPU has come or gone."""
         self._look(candidates)
-        if self._recording is not None:
-            self._recording.changes(NONE, candidates, now)
+        if self.recording is not None:
+            self.recording.changes(NONE, candidates, now)
 
     def reports(self, now: float) -> None:
         """Note for the recording that `host.view.gpus` was written."""
-        if self._recording is not None:
-            self._recording.reports(self.host.view.gpus, now)
+        if self.recording is not None:
+            self.recording.reports(self.host.view.gpus, now)
 
     # ------------------------------------------------------------ laps
     def _has_room(self, request: Request) -> bool:
@@ -276,16 +276,16 @@ class Deciding:
             one.forget()
         if self.held is not None:
             self.held.begin_lap()
-        if self._recording is not None:
-            self._recording.laps(now)
+        if self.recording is not None:
+            self.recording.laps(now)
 
     def _hear(self, ticket: Ticket, kind: int, now: float, **more: Any) -> None:
         self._tell(ticket.taken, ticket.gpu, kind, now, **more)
 
     def _tell(self, taken: Taken, gpu: int, kind: int, now: float, **more: Any) -> None:
         self.host.hear(kind, taken, gpu, now, **more)
-        if self._recording is not None:
-            self._recording.hears(taken, now, kind, gpu, {name: _plain(value) for name, value in more.items()})
+        if self.recording is not None:
+            self.recording.hears(taken, now, kind, gpu, {name: _plain(value) for name, value in more.items()})
 
 
 def ears(

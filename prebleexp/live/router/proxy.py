@@ -93,8 +93,11 @@ class Proxy:
         elif path.startswith("/v1/") and method == "GET":
             self._later(exchange, self._fetched)
         elif path == "/health":
-            up = len(self._candidates())
-            exchange.respond(200 if up else 503, json.dumps({"up": up, "of": len(self.upstreams)}).encode())
+            up, recording = len(self._candidates()), self.deciding.recording
+            about = {"up": up, "of": len(self.upstreams)}
+            if recording is not None:
+                about["recording"] = not recording.stopped
+            exchange.respond(200 if up else 503, json.dumps(about).encode())
         elif path == "/metrics":
             text = said.metrics(self.counts, self.upstreams, self.deciding, len(self.gate.waiting))
             exchange.respond(200, text.encode(), b"text/plain; version=0.0.4; charset=utf-8")

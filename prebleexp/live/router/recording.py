@@ -6,26 +6,37 @@ Lines of JSON. There is no text of a prompt in it, only numbers of blocks, and n
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 from prebleexp.errors import InvalidInput
 from prebleexp.live.host import Host, Taken
 
+LOG = logging.getLogger(__name__)
 FORMAT = "prebleexp route 1"
 
 
 class Recording:
-    """Writes each event as it happens. Close it at the end."""
+    """Writes each event as it happens. Close it at the end.
+
+    Raises InvalidInput where nothing can be written. Where that is so later, it says so once and stops: no request
+    fails for it.
+    """
 
     def __init__(self, path: Path, settings: Sequence[str], gpus: int) -> None:
+        self.stopped = False
+        """nothing is recorded any more"""
+        self._path = path
+        first = {"format": FORMAT, "settings": list(settings), "gpus": gpus}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file: TextIO = path.open("w", encoding="utf-8")
+            path.write_text(_line(first), encoding="utf-8")
+            self._file: TextIO = path.open("a", encoding="utf-8")
         except OSError as error:
             raise InvalidInput(f"record={path}: {error.strerror}") from error
-        self._write({"format": FORMAT, "settings": list(settings), "gpus": gpus})
 
     def arrives(self, taken: Taken, now: float, ids: Any, ends: Any, given: dict[str, Any]) -> None:
         block = int(ends[0]) if len(ends) > 1 else 0
@@ -48,18 +59,39 @@ class Recording:
         self._write({"e": "lap", "t": now})
 
     def close(self) -> None:
-        self._file.close()
+        if not self.stopped:
+            try:
+                self._file.close()
+            except OSError as error:
+                self._stop(error)
 
     def _write(self, told: dict[str, Any]) -> None:
-        self._file.write(json.dumps(told, separators=(",", ":")) + "\n")
+        if self.stopped:
+            return
+        try:
+            self._file.write(_line(told))
+        except OSError as error:
+            self._stop(error)
+
+    def _stop(self, error: OSError) -> None:
+        self.stopped = True
+        LOG.error("record=%s: %s. Nothing more is recorded; requests go on", self._path, error.strerror)
+        with suppress(OSError):  # it tries to write what is left
+            self._file.close()
+
+
+def _line(told: dict[str, Any]) -> str:
+    return json.dumps(told, separators=(",", ":")) + "\n"
 
 
 class Checked(NamedTuple):
-    """`differ`: of so many decisions; `first`: the line of the first."""
+    """`differ`: of so many decisions; `first`: the line of the first; `cut`: the recording ends in the midst of a
+    line, since its router was killed or its disk full."""
 
     decisions: int
     differ: int
     first: int | None
+    cut: bool
 
 
 class _Names(NamedTuple):
@@ -85,8 +117,11 @@ def check(path: Path, host: Host) -> Checked:
 
     taken: dict[int, Taken] = {}
     asked = differ = 0
-    first = None
+    first, cut = None, False
     for line, told in enumerate(_lines(path), 1):
+        if told is None:
+            cut = True
+            break
         now, number = told.get("t", 0.0), told.get("n", -1)
         match told.get("e"):
             case "arrives":
@@ -114,7 +149,7 @@ def check(path: Path, host: Host) -> Checked:
                     host.view.gpus[g] = tuple(row)
             case "lap":
                 host.begin_lap()
-    return Checked(asked, differ, first)
+    return Checked(asked, differ, first, cut)
 
 
 def runs_of(ids: Sequence[int]) -> list[int]:
@@ -139,12 +174,15 @@ def numbers_of(runs: Sequence[int]) -> Any:
 
 
 def _lines(path: Path) -> Iterator[Any]:
+    """What each says; None: the last one, which is cut."""
     try:
         with path.open(encoding="utf-8") as file:
             for number, line in enumerate(file, 1):
                 try:
                     yield json.loads(line)
                 except ValueError:
-                    raise InvalidInput(f"check={path}, line {number}, is no JSON: was the router killed?") from None
+                    if number == 1 or line.endswith("\n"):
+                        raise InvalidInput(f"check={path}, line {number}, is no JSON") from None
+                    yield None
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"check={path} cannot be read: {error}") from error

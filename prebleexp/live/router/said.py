@@ -43,6 +43,9 @@ def metrics(counts: Counts, upstreams: Sequence[Upstream], deciding: Deciding, h
     add("retries_total", "counter", "Requests that went to another server", [("", counts.retried)])
     add("held", "gauge", "Requests that wait for a server", [("", held)])
     add("laps_total", "counter", "How often the policy forgot all, its room being used up", [("", deciding.host.lap)])
+    if deciding.recording is not None:
+        words = "Whether what the policy is asked and told is recorded: 0 when the disk has refused (record=)"
+        add("recording", "gauge", words, [("", float(not deciding.recording.stopped))])
     if deciding.held is not None:
         words = "Prompts that came as text, of which KV events say nothing"
         add("kv_unmatched_total", "counter", words, [("", deciding.unmatched)])

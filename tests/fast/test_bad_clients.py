@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
+from dataclasses import replace
 
 import pytest
 
@@ -131,6 +132,7 @@ def test_what_is_sent_wrong_is_refused_and_others_are_served(kind: str, caplog: 
             while len(server.connections) > 1:  # its own goes when the server hears that the client has gone
                 await asyncio.sleep(0.01)
             assert len(server.connections) == 1
+            assert server.budget.held == 0
             client.close()
 
     with caplog.at_level(logging.ERROR):
@@ -174,6 +176,7 @@ def test_the_handler_hears_of_a_client_that_leaves(kind: str) -> None:
             while server.connections:
                 await asyncio.sleep(0.005)
             assert site.left == left
+            assert server.budget.held == 0
             writer.transport.abort()
 
     run(main())
@@ -232,3 +235,32 @@ def test_a_client_that_asks_nothing_is_closed() -> None:
             return await raw(server.port, post(b"x"))
 
     assert statuses(run(main())) == [200]
+
+
+def test_requests_that_wait_hold_so_many_bytes_at_most() -> None:
+    """Bodies that are whole, that come, and requests that nobody has parsed yet; who ends or leaves makes room."""
+    limits = replace(SMALL, held_bytes=100_000, request_s=20.0)
+
+    async def main() -> None:
+        async with serving(Site(), limits) as server:
+            port, held = server.port, []
+            for sent in (post(b"x" * 40_000, b"/never"), CHUNKED + b"9c40\r\n" + b"x" * 39_000):
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(sent)
+                held.append(writer)
+            while server.budget.held < 79_000:
+                await asyncio.sleep(0.005)
+            for sent in (post(b"x" * 40_000), CHUNKED + b"9c40\r\n" + b"x" * 40_000 + b"\r\n", post(b"x") * 1000):
+                answer = await raw(port, sent)
+                assert statuses(answer)[-1] == 503
+                assert b"as many bytes" in answer
+                assert server.budget.held <= limits.held_bytes
+            assert statuses(await raw(port, LAST)) == [200], "small ones still fit"
+            for writer in held:
+                writer.transport.abort()
+            while server.connections:
+                await asyncio.sleep(0.005)
+            assert server.budget.held == 0
+            assert statuses(await raw(port, post(b"x" * 90_000, more=b"connection: close\r\n"))) == [200]
+
+    run(main())

@@ -17,8 +17,9 @@ from prebleexp.live.http import sse
 from prebleexp.live.http.calls import Broken, Failed, NotConnected, NotHttp, Receiver, TimedOut
 from prebleexp.live.http.client import Client, Settings
 from prebleexp.live.http.exchange import Fields
+from prebleexp.live.http.limits import Limits
 from prebleexp.live.http.places import Origin, origin
-from prebleexp.live.http.server import Limits, listen
+from prebleexp.live.http.server import listen
 from tests.support.http import Site, run, serving
 
 

@@ -22,8 +22,9 @@ from prebleexp.launch import configure
 from prebleexp.live import extra
 from prebleexp.live.http.client import Client
 from prebleexp.live.http.exchange import Exchange
+from prebleexp.live.http.limits import Limits
 from prebleexp.live.http.places import origin
-from prebleexp.live.http.server import Limits, listen
+from prebleexp.live.http.server import listen
 from prebleexp.live.mock.kv_events import Publisher
 from prebleexp.live.picker import served
 from prebleexp.live.picker.messages import endpoint
@@ -224,6 +225,20 @@ def test_bad_bodies_are_refused_with_a_reason() -> None:
             assert await shown.goes(0) == b"408"
             assert running.outstanding == [0]
             assert not running.picker.deciding.waiting_tokens[0]
+
+    run(main())
+
+
+def test_requests_under_way_hold_so_many_bytes_at_most() -> None:
+    async def main() -> None:
+        async with picking("lor", 1, limits=Limits(held_bytes=1000)) as running:
+            first, second = running.shown(), running.shown()
+            assert running.gpu(await first.asks(prompt="x" * 600)) == 0
+            assert await second.asks(prompt="x" * 600) == b"503"
+            for one in (first, second):
+                await one.over()
+            await running.until([0])
+            assert running.picker.budget.held == 0
 
     run(main())
 

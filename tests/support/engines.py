@@ -8,7 +8,8 @@ from collections import deque
 from typing import Any
 
 from prebleexp.live.http.exchange import Exchange
-from prebleexp.live.http.server import Limits, Server, listen
+from prebleexp.live.http.limits import Limits
+from prebleexp.live.http.server import Server, listen
 
 LIMITS = Limits(idle_s=600)
 KEPT = 100

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 
 from prebleexp.live.http import loops
 from prebleexp.live.http.exchange import Exchange
-from prebleexp.live.http.server import Limits, Server, listen
+from prebleexp.live.http.limits import Limits
+from prebleexp.live.http.server import Server, listen
 
 T = TypeVar("T")
 PATIENCE_S = 20.0

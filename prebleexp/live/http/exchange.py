@@ -41,7 +41,7 @@ class Exchange:
     """
 
     __slots__ = (
-        *("body", "closed", "headers", "method", "on_drain", "on_leave", "path", "query", "refused", "started"),
+        *("body", "closed", "headers", "method", "on_drain", "on_leave", "path", "query", "refused", "size", "started"),
         *("_alive", "_chunked", "_connection", "_ended", "_head_only", "_old"),
     )
 
@@ -71,6 +71,8 @@ class Exchange:
         self.on_drain: Callable[[], None] | None = None
         """called when the client has read, after `write` said False"""
         self.refused: tuple[int, str] | None = None
+        self.size = 0
+        """bytes that its connection holds for it"""
         self._chunked = self._ended = False
         self._head_only = method == b"HEAD"
 

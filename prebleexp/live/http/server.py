@@ -8,13 +8,13 @@ import errno
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import cast
 
 import httptools
 
 from prebleexp.errors import InvalidInput
 from prebleexp.live.http.exchange import Exchange
+from prebleexp.live.http.limits import FULL, Budget, Limits
 
 LOG = logging.getLogger(__name__)
 PIECE = 16 << 10
@@ -29,32 +29,13 @@ REFUSED_AT_ONCE = 256
 """connections beyond the limit that are told why; more are cut"""
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What a client may do. Bytes, seconds."""
-
-    header_bytes: int = 64 << 10
-    """of the request line and all fields"""
-    body_bytes: int = 32 << 20
-    connections: int = 16_384
-    request_s: float = 60.0
-    """from a request's first byte to its last"""
-    idle_s: float = 75.0
-    """of a connection that asks for nothing"""
-    stalled_s: float = 60.0
-    """of a client that does not read what it asked for"""
-    unread_bytes: int = 16 << 20
-    """of an answer that the client has not read"""
-    linger_s: float = 2.0
-    """in which the rest of a refused request is read, so that its sender sees the answer and no reset"""
-
-
 class Server:
     """A server that gives each request to a handler; see `listen`."""
 
     def __init__(self, handler: Callable[[Exchange], None], limits: Limits) -> None:
         self.handler, self.limits = handler, limits
         self.connections = set[Connection]()
+        self.budget = Budget(limits.held_bytes)
         self.closing = False
         self.loop = asyncio.get_running_loop()
         self._listening: asyncio.Server | None = None
@@ -134,6 +115,8 @@ class Connection(asyncio.Protocol):
         self._serving = self._receiving = self._lingering = False
         self._since = server.loop.time()
         """when it began to receive, to be idle or to linger"""
+        self._held = self._ahead = 0
+        """bytes of all requests of this connection, and what of them is not parsed yet"""
         self._unread_since: float | None = None
         self._clear()
 
@@ -162,6 +145,7 @@ class Connection(asyncio.Protocol):
         current, self._current, self._transport = self._current, None, None
         self._queue.clear()
         self._rest = b""
+        self._give(self._held)
         if current is not None:
             current.leave()
 
@@ -190,6 +174,8 @@ class Connection(asyncio.Protocol):
             self._refusal = self._refusal or HEADER
         elif int(length) > self._limits.body_bytes:
             self._too_large()
+        elif not self._take(self._head_bytes + len(self._url)):
+            self._refusal = self._refusal or FULL
         elif (b"expect", b"100-continue") in self._headers and self._current is None and not self._queue:
             self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
@@ -198,6 +184,9 @@ class Connection(asyncio.Protocol):
         self._body_bytes += len(body)
         if self._body_bytes > self._limits.body_bytes:
             self._too_large()
+        elif not self._take(len(body)):
+            self._body.clear()
+            self._refusal = self._refusal or FULL
 
     def on_message_complete(self) -> None:
         if self._refusal is None:
@@ -205,12 +194,17 @@ class Connection(asyncio.Protocol):
             parser = self._parser
             alive = parser.should_keep_alive() and not parser.should_upgrade()
             old = parser.get_http_version() == "1.0"
-            self._queue.append(Exchange(self, parser.get_method(), self._url, self._headers, body, alive, old))
+            exchange = Exchange(self, parser.get_method(), self._url, self._headers, body, alive, old)
+            exchange.size = self._size
+            self._queue.append(exchange)
         self._receiving = False
         self._clear()
 
     # ------------------------------------------------------------ requests, in their order
     def _feed(self) -> None:
+        if self._ahead:
+            self._take(-self._ahead)
+            self._ahead = 0
         at, data = 0, memoryview(self._rest)
         while at < len(data) and self._refusal is None and len(self._queue) < PIPELINED:
             piece = data[at : at + PIECE]
@@ -226,9 +220,12 @@ class Connection(asyncio.Protocol):
                 if self._fed - CHUNKING * self._body_bytes > self._limits.header_bytes + PIECE:
                     self._refusal = self._refusal or HEADER
         self._rest = bytes(data[at:]) if at < len(data) and self._refusal is None else b""
+        if self._rest and not self._take(len(self._rest)):
+            self._refusal = FULL
         if self._refusal is not None:
             self._refuse(*self._refusal)
         elif self._rest and self._transport is not None:
+            self._ahead = len(self._rest)
             self._transport.pause_reading()
 
     def _serve(self) -> None:
@@ -256,6 +253,8 @@ class Connection(asyncio.Protocol):
 
     def finished(self, keep_alive: bool) -> None:
         """Marks the current request of the connection as answered. Unless `keep_alive`, the connection then closes."""
+        if self._current is not None:
+            self._give(self._current.size)
         self._current, self._since = None, self.server.loop.time()
         if self._transport is None:
             return
@@ -276,17 +275,29 @@ class Connection(asyncio.Protocol):
         self._queue.append(exchange)
         self._receiving = False
         self._rest = b""
+        self._give(self._size)
         self._clear()
 
     def _too_large(self) -> None:
         self._body.clear()
         self._refusal = self._refusal or (413, f"a body has at most {self._limits.body_bytes:,} bytes here")
 
+    def _take(self, size: int) -> bool:
+        """Whether so many bytes more of the request that comes can be held."""
+        fits = self.server.budget.take(size)
+        self._held += size * fits
+        self._size += size * fits
+        return fits
+
+    def _give(self, size: int) -> None:
+        self.server.budget.give(size)
+        self._held -= size
+
     def _clear(self) -> None:
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._body: list[bytes] = []
-        self._body_bytes = self._head_bytes = self._fed = 0
+        self._body_bytes = self._head_bytes = self._size = self._fed = 0
 
     # ------------------------------------------------------------ the exchange's and the server's
     def write(self, data: bytes) -> bool:

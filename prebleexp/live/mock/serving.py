@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from prebleexp.live.http.server import Limits, Server, listen
+from prebleexp.live.http.limits import Limits
+from prebleexp.live.http.server import Server, listen
 from prebleexp.live.mock.alarm import Alarm
 from prebleexp.live.mock.cluster import Cluster
 from prebleexp.live.mock.endpoint import Endpoint
@@ -71,7 +72,8 @@ class Mock:
         """done, with what went wrong, when nothing can be served any more"""
 
     async def open(self) -> None:
-        terms, limits = self.terms, Limits(body_bytes=BODY_BYTES)
+        held = max(2 * BODY_BYTES, Limits.held_bytes // self.cluster.gpus)
+        terms, limits = self.terms, Limits(body_bytes=BODY_BYTES, held_bytes=held)
         self.failed = asyncio.get_running_loop().create_future()
         self._alarm = Alarm(self._ring)
         self._stack.callback(self._alarm.end)

@@ -10,8 +10,8 @@ from typing import Any
 
 from prebleexp.live.http.calls import Failed, NotConnected
 from prebleexp.live.http.client import Client
+from prebleexp.live.http.limits import Budget, Limits
 from prebleexp.live.http.places import Origin
-from prebleexp.live.http.server import Limits
 from prebleexp.live.picker import messages
 from prebleexp.live.picker.stream import Refused, Stream
 from prebleexp.live.router import said
@@ -46,6 +46,7 @@ class Picker:
         kv_replay: Sequence[str] = (),
     ) -> None:
         self.deciding, self.upstreams, self.limits = deciding, list(upstreams), limits
+        self.budget = Budget(limits.held_bytes)
         self._session_header, self._hold_s, self._health_s = session_header, hold_s, health_s
         self._client = client
         self._tasks = set[asyncio.Task[None]]()

@@ -16,6 +16,7 @@ from prebleexp.errors import InvalidInput
 from prebleexp.live.http import server as http
 from prebleexp.live.http.client import Client
 from prebleexp.live.http.exchange import Exchange
+from prebleexp.live.http.limits import Limits
 from prebleexp.live.http.places import Origin
 from prebleexp.live.picker.picker import Picker
 from prebleexp.live.picker.pool import Pool, Unknown
@@ -120,7 +121,7 @@ def made(
         hold_s=how.hold_s,
         health_s=how.health_s,
         health_fails=how.health_fails,
-        limits=how.limits or http.Limits(),
+        limits=how.limits or Limits(),
         kv_events=how.kv_events,
         kv_replay=how.kv_replay,
     )
@@ -149,7 +150,8 @@ async def serve(
         watched.begin(how.health_s)
     await picker.begin()
     served = listen(picker, how.host, how.port)
-    beside = None if metrics_port is None else await http.listen(_said(picker), metrics_port, how.host)
+    limits = Limits(body_bytes=0)
+    beside = None if metrics_port is None else await http.listen(_said(picker), metrics_port, how.host, limits)
     await served.begin()
     ended = told_to_end()
     up = sum(one.stage is Stage.UP for one in picker.upstreams)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Protocol
 
 from prebleexp.live.http import sse
-from prebleexp.live.http.server import Limits
+from prebleexp.live.http.limits import FULL, Budget, Limits
 from prebleexp.live.picker import messages
 from prebleexp.live.router.answers import Answer
 from prebleexp.live.router.deciding import Ticket
@@ -42,6 +42,7 @@ class Owner(Protocol):
     """What a stream asks of the picker that it belongs to."""
 
     limits: Limits
+    budget: Budget
 
     def session_of(self, headers: Any) -> str | None: ...
     def anybody(self, stream: Stream) -> Upstream: ...
@@ -69,6 +70,8 @@ class Stream:
         self.answer = Answer()
         self._duplex = self._duplex_back = True
         self._status = 0
+        self._taken = 0
+        """bytes of the request, of the owner's budget"""
         self._held: list[bytes] = []
         self._held_bytes = 0
         self._unread = False
@@ -85,6 +88,7 @@ class Stream:
         except Refused as refused:
             await self._write(messages.refusal(refused.status, str(refused)))
         finally:
+            self._owner.budget.give(self._taken)
             if self._ahead is not None:
                 self._ahead.cancel()
             if self.upstream is not None:
@@ -154,6 +158,9 @@ class Stream:
             size += len(pieces[-1])
             if size > self._owner.limits.body_bytes:
                 raise Refused(413, f"the body has more than {self._owner.limits.body_bytes:,} bytes")
+            if not self._owner.budget.take(len(pieces[-1])):
+                raise Refused(*FULL)
+            self._taken = size
             if message.request_body.end_of_stream or not self._duplex:
                 return b"".join(pieces), False
         return None, False

@@ -16,8 +16,9 @@ from typing import Any
 from prebleexp.gateway.base import OPEN, Gateway
 from prebleexp.live.host import ROWS, Host
 from prebleexp.live.http.client import Client
+from prebleexp.live.http.limits import Limits
 from prebleexp.live.http.places import Origin
-from prebleexp.live.http.server import Limits, listen
+from prebleexp.live.http.server import listen
 from prebleexp.live.router.deciding import Deciding
 from prebleexp.live.router.prompts import BYTES_PER_TOKEN, Interner
 from prebleexp.live.router.proxy import Proxy

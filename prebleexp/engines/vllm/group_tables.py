@@ -18,6 +18,7 @@ from prebleexp.engines.vllm.steady import computed_of, is_whole
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.news import tell
 from prebleexp.sim.notices import STORED
+from prebleexp.sim.prefetching import prefetched
 from prebleexp.sim.records import NONE, World
 
 
@@ -108,8 +109,8 @@ def cross(mine: Engines, world: World, g: int, until: int) -> None:
             gpu.unkeyed, wanted = unkeyed, 0
         if found == NONE:
             break
-        request, groups.next[found], left = int(groups.next[found]), links[groups.next[found]].behind, left - 1
-        job = mine.jobs[request]
+        request, job, left = int(groups.next[found]), mine.jobs[groups.next[found]], left - 1
+        groups.next[found] = prefetched((links, mine.jobs, groups.due, groups.tables), int(links[request].behind))
         if job.computed - job.under_way + max(0, gpu.over - job.steady_from) >= groups.due[request]:
             give_up(mine, world, g, request)
         if computed_of(job, step) == job.blocks * size:

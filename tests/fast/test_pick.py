@@ -36,6 +36,7 @@ from prebleexp.live.router.served import How, compile_for
 from prebleexp.sim.answers import HOLD, REFUSE
 from tests.support.engines import Engine
 from tests.support.envoy import BUFFERED, DUPLEX, STREAMED, Shown, event, headers
+from tests.support.few_prompts import remember_few
 from tests.support.http import run
 from tests.support.processes import free_ports
 
@@ -51,8 +52,9 @@ def cell(policy: str) -> Cell:
 
 
 @pytest.fixture(autouse=True)
-def _compiled(request: pytest.FixtureRequest) -> None:
+def _ready(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the loop begins."""
+    remember_few(monkeypatch)
     params = request.node.callspec.params if hasattr(request.node, "callspec") else {}
     cell(params.get("policy", "lor"))
 

@@ -27,13 +27,15 @@ from prebleexp.live.router.prompts import Interner, Malformed, read
 from prebleexp.live.router.upstreams import gauges
 from prebleexp.sim.answers import HOLD
 from tests.support.engines import Engine
+from tests.support.few_prompts import remember_few
 from tests.support.http import run
 from tests.support.routing import cell, gpu_of, routing
 
 
 @pytest.fixture(autouse=True)
-def _compiled(request: pytest.FixtureRequest) -> None:
+def _ready(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the loop begins."""
+    remember_few(monkeypatch)
     params = request.node.callspec.params if hasattr(request.node, "callspec") else {}
     for policy in {"lor", "round_robin", params.get("policy", "lor")}:
         cell(policy)

@@ -29,7 +29,7 @@ def falling(capacity: float, spread: float = 0.0, steep: float = 0.3) -> Curve:
     """Straight in the logarithm, and at 0.9 at the capacity; seeds differ by a normal `spread`."""
 
     def curve(size: float, seed: int) -> float:
-        shift = spread * float(np.random.default_rng(seed).normal())
+        shift = spread * float(np.random.default_rng(seed).normal()) if spread else 0.0
         return min(1.0, max(0.0, 0.9 - steep * math.log(size / capacity) + shift))
 
     return curve

@@ -99,10 +99,10 @@ def send(driven: Driven, request: int, gpu: int, now: float) -> None:
 
 def seen(driven: Driven, request: int, now: float) -> tuple[list[int], list[int], list[float]]:
     """Cached blocks, D' and costs of all GPUs."""
-    before = driven._remembered()
+    driven.keep()
     driven.decide(request, now)
     found = driven.mine.overlap.tolist(), driven.mine.decode.tolist(), driven.mine.costs.tolist()
-    driven._remember(before)
+    driven.restore()
     return found
 
 

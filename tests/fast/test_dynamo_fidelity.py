@@ -131,11 +131,12 @@ def decide(driven: Driven, policy: DynamoKV, row: int, event: dict[str, Any]) ->
 def answered(driven: Driven, row: int, now: float, fewer: Any = 0) -> tuple[Any, Any, Any]:
     """Costs, cached blocks and active blocks of all GPUs, as it sees them at a decision; nothing of that is remembered.
     `fewer`: units of `BLOCK` that it takes to be active there."""
-    mine, before = driven.mine, driven._remembered()
+    mine = driven.mine
+    driven.keep()
     mine.active.weights[:] -= fewer
     driven.decide(row, now)
     answers = mine.costs.copy(), mine.overlap.copy(), mine.decode.copy()
-    driven._remember(before)
+    driven.restore()
     return answers
 
 

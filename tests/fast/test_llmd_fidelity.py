@@ -23,7 +23,8 @@ from prebleexp.policies.llmd.scorers import add_up
 from prebleexp.policies.lor import LeastOutstanding
 from prebleexp.sim.records import View
 from prebleexp.sim.types import Setup
-from tests.support.recordings.routers import ALL_OF_IT, SAMPLE, Driven, Shares, load, recordings, workload_of
+from tests.support.recordings.routers import ALL_OF_IT, SAMPLE, Driven, load, recordings, workload_of
+from tests.support.recordings.shares import Shares
 
 pytestmark = pytest.mark.uncompiled
 

@@ -30,6 +30,7 @@ from prebleexp.sim.routing import Routing
 from prebleexp.sim.types import Setup, Workload
 from prebleexp.sim.world import made_cache, made_view, records
 from tests.support.places import ROOT
+from tests.support.recordings.shares import Shares
 
 Path_ = Sequence[tuple[int, int]]
 """a prompt: (segment, tokens), two of which share the tokens of their equal leading segments"""
@@ -101,7 +102,8 @@ class Driven:
         self.gpus, self.requests = made.gpus, made.requests
         """what it sees: to be written to"""
         self.gpus.kv_tokens = self.gpus.kv_free = ALL_OF_IT
-        self.sent, self.mine = made.sent, self.routing.mine
+        self.sent = made.sent
+        self._look()
 
     def offers(self, gpus: npt.ArrayLike) -> None:
         """From now on these are its candidates, ascending."""
@@ -117,17 +119,18 @@ class Driven:
         if self.routing.record.lacks_room:
             while call(self.routing.record.lacks_room, self.routing.record.own, self.view.handle, request):
                 self.routing.with_more_room(self.view, request)
-                self.mine = self.routing.mine
+                self._look()
 
     def answers(self, request: int, now: float, count: int) -> npt.NDArray[np.int64]:
         """What it decides with other draws; nothing of it is remembered."""
         self._make_room(request)
-        before, found = self._remembered(), np.zeros(count, np.int64)
+        self.keep()
+        found = np.zeros(count, np.int64)
         for one in range(count):
             draws = self._to_draw()
             found[one:] = self.decide(request, now)
             certain = np.array_equal(draws, self._to_draw())
-            self._remember(before)
+            self.restore()
             if certain:
                 break
         return found
@@ -140,13 +143,13 @@ class Driven:
         self._make_room(request)
         if not hasattr(self.mine, "draws"):
             return self.decide(request, now) == gpu
-        before = self._remembered()
+        self.keep()
         for _ in range(TRIES):
             draws = self._to_draw()
             if self.decide(request, now) == gpu:
                 return True
             certain = np.array_equal(draws, self._to_draw())
-            self._remember(before)
+            self.restore()
             if certain:
                 break
         return False
@@ -192,13 +195,19 @@ class Driven:
             tell(address, self.routing.record.own, self.view.handle, *arguments)
 
     # ---------------------------------------------------------------- what it remembers
-    def _remembered(self) -> list[npt.NDArray[Any]]:
-        return [array.copy() for array in arrays(self.mine)]
+    def _look(self) -> None:
+        self.mine = self.routing.mine
+        self._kept = [(array, array.copy()) for array in arrays(self.mine)]
 
-    def _remember(self, before: list[npt.NDArray[Any]]) -> None:
-        """All as it was, but for what it draws next."""
-        for array, values in zip(arrays(self.mine), before, strict=True):
-            np.copyto(array, values)
+    def keep(self) -> None:
+        """All as it is, until the next time."""
+        for array, kept in self._kept:
+            kept[...] = array
+
+    def restore(self) -> None:
+        """All as it was kept, but for what it draws next."""
+        for array, kept in self._kept:
+            array[...] = kept
         if hasattr(self.mine, "draws"):
             self._draws += 1
             self.mine.draws[:] = generator(self._draws)
@@ -313,22 +322,6 @@ def text_of(recording: dict[str, Any], segment: int) -> str:
 
 NAMING = "".join(chr(one) for one in range(ord("!"), ord("~") + 1) if chr(one) not in '"\\')
 LETTERS = "abcdefghijklmnopqrstuvwxyz" + 6 * " "
-
-
-class Shares:
-    """Of drawn decisions, what each worker got against what it gets here."""
-
-    def __init__(self, gpus: int) -> None:
-        self.excess, self.variance = np.zeros(gpus), np.zeros(gpus)
-
-    def add(self, tried: npt.NDArray[np.int64], gpu: int) -> None:
-        share = np.bincount(tried, minlength=len(self.excess)) / len(tried)
-        self.excess += (np.arange(len(share)) == gpu) - share
-        self.variance += share * (1 - share) * (1 + 1 / len(tried))
-
-    def most_unlikely(self) -> float:
-        there = self.variance > 0
-        return float(np.max(np.abs(self.excess[there]) / np.sqrt(self.variance[there]), initial=0.0))
 
 
 @contextmanager

@@ -45,8 +45,9 @@ def routes(cell: Cell) -> bool:
 
 
 def _looks(policy: Any, cell: Cell) -> bool:
+    """Told of one request, which is of a session, so that no router refuses it."""
     one = np.ones(1, np.int32)
-    workload = Workload(np.zeros(1), one, one, one, one - 1, np.array([0, 1]), one - 1, one)
+    workload = Workload(np.zeros(1), one, one, one, one - 1, np.array([0, 1]), one - 1, one, session=one - 1)
     kind = cell.kinds[0].hardware
     setup = Watched(cell.replicas, 0, 1, kind.kv_tokens, kind.context_length, workload)
     object.__setattr__(setup, "looked", False)

@@ -17,6 +17,7 @@ from prebleexp import losses
 from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.results import Result
+from prebleexp.experiment.work import Failure
 from prebleexp.launch import besides, idle
 from prebleexp.launch.asked_plan import MANY, NOT_ONE, Asked, asked_by
 from prebleexp.launch.configure import Job, Settings
@@ -89,6 +90,8 @@ class Planner(Session):
         self._stage = Stage(())
         self._recorded: set[str] = set()
         """contenders whose load is a recording"""
+        self._failed: dict[str, PrebleexpError] = {}
+        """by contender, or what is asked of the best besides, why it has no answer"""
         self.beside: Beside | None = None
 
     @property
@@ -101,9 +104,11 @@ class Planner(Session):
 
     @property
     def left_out(self) -> list[str]:
-        """What does not fit, and so is no contender: each reason once; and whose GPUs cannot hold all requests."""
+        """What does not fit, and so is no contender: each reason once; what failed; and whose GPUs cannot hold all
+        requests."""
         counts = Counter(str(error) for _, error in self.misfits)
         said = [f"left out{f', {count} contenders' if count > 1 else ''}: {why}" for why, count in counts.items()]
+        said += [f"left out: {name}: {why}" for name, why in self._failed.items()]
         of = {one.name: self._of[one.name] for one in self.found}
         return (
             said
@@ -116,7 +121,7 @@ class Planner(Session):
         """Of seeds, which a recording has none of."""
         said = [(name, getattr(self.asked, name), getattr(Plans, name)) for name in ("seeds", "most_seeds")]
         given = [f"{name}={value}" for name, value, usual in said if value != usual]
-        if not given or self._recorded != {one.name for one in self.found}:
+        if not given or not self._recorded >= {one.name for one in self.found}:
             return []
         return [f"a recording is one stream: {' and '.join(given)} do{'es' if len(given) == 1 else ''} nothing here"]
 
@@ -125,7 +130,8 @@ class Planner(Session):
         return False
 
     def run(self, jobs: Sequence[Job], axes: Sequence[str] = ()) -> list[list[Result]]:
-        """Raises PrebleexpError if a run fails, InvalidInput for what cannot be planned."""
+        """A contender of which a run fails is left out. Raises what it failed with where there is no other, or in a
+        sweep; InvalidInput for what cannot be planned."""
         self._refuse_differences(jobs)
         start = time.perf_counter()
         self.axes += [axis for axis in axes if axis not in self.axes]
@@ -183,10 +189,22 @@ class Planner(Session):
         return [row for row in rows if row["key"] not in self._looked]
 
     def _find(self, contenders: Mapping[str, Contender]) -> None:
-        searches = {name: one.search(self._question(one), look) for (name, one), look in self._looks(contenders)}
+        searches: dict[str, Search] = {}
+        for (name, one), look in self._looks(contenders):
+            try:
+                searches[name] = one.search(self._question(one), look)
+            except InvalidInput as error:
+                self._failed[name] = error
+        self._refuse_failures(contenders)
         answers = together(searches, partial(self._samples, contenders))
-        for name, one in contenders.items():
-            self.found.append(Planned(name, self._at[name], one, answers[name], self.asked.prices))
+        self._refuse_failures(contenders)
+        for name, answer in answers.items():
+            self.found.append(Planned(name, self._at[name], contenders[name], answer, self.asked.prices))
+
+    def _refuse_failures(self, contenders: Mapping[str, Contender]) -> None:
+        if self._failed and (self.places or len(self._failed) == len(contenders)):
+            name, why = next(iter(self._failed.items()))
+            raise (InvalidInput if isinstance(why, InvalidInput) else PrebleexpError)(f"{name}: {why}")
 
     def _look_beside(self) -> None:
         """What else there is to say of the best answer."""
@@ -207,8 +225,12 @@ class Planner(Session):
         return together({name: search for name, (_, search) in asked.items()}, partial(self._samples, contenders))
 
     def _metrics(self, name: str, cells: Sequence[Cell]) -> list[Mapping[str, Any]]:
+        """Raises PrebleexpError if a run fails."""
         self._of[name], self._stage = [], Stage([self._briefly(name)], len(self.found))
-        return [result.metrics or {} for result in self._computed([(name, cell) for cell in cells])]
+        found = self._computed([(name, cell) for cell in cells])
+        if (error := self._failed.pop(name, None)) is not None:
+            raise error
+        return [result.metrics or {} for result in found]
 
     @property
     def _usual(self) -> int:
@@ -223,7 +245,8 @@ class Planner(Session):
         self._stage = Stage(["a first look"])
         found = self._computed([(name, one.first_look()) for name, one in contenders.items()])
         self._looked |= {result.key for result in found}
-        return [(of, result.metrics or {}) for of, result in zip(contenders.items(), found, strict=True)]
+        looks = zip(contenders.items(), found, strict=True)
+        return [(of, result.metrics) for of, result in looks if result.metrics is not None]
 
     def _question(self, of: Contender) -> Question:
         asked = self.asked
@@ -236,7 +259,7 @@ class Planner(Session):
             most_requests=asked.most_requests,
         )
 
-    def _samples(self, contenders: Mapping[str, Contender], batch: Sequence[tuple[str, Trial]]) -> list[Sample]:
+    def _samples(self, contenders: Mapping[str, Contender], batch: Sequence[tuple[str, Trial]]) -> list[Sample | None]:
         searched = {one.searched for one in contenders.values()}
         sizes = dict.fromkeys((name, f"{contenders[name].shown(trial.size):g}") for name, trial in batch)
         named = [
@@ -254,14 +277,17 @@ class Planner(Session):
         cells = [(name, contenders[name].cell_of(trial)) for name, trial in batch]
         results = self._computed(cells)
         self._looked -= {result.key for result in results}
-        return [contenders[name].sample(one.metrics or {}) for (name, _), one in zip(batch, results, strict=True)]
+        return [
+            None if one.metrics is None else contenders[name].sample(one.metrics)
+            for (name, _), one in zip(batch, results, strict=True)
+        ]
 
     def _computed(self, cells: Sequence[tuple[str, Cell]]) -> list[Result]:
         found = self._results([cell for _, cell in cells], self.settings.keep_requests)
         for (name, _), result in zip(cells, found, strict=True):
             self._of[name].append(result)
             if result.error is not None:
-                raise PrebleexpError(f"{name}: a run failed: {result.error.type}: {result.error.message}")
+                self._failed.setdefault(name, _failure(result.error))
         return found
 
     def _say_plan(self, runs: int, missing: int) -> None:
@@ -285,3 +311,10 @@ class Planner(Session):
         for name, where, one in zip(contender_names.names(at), at, contenders, strict=True):
             found[name], self._at[name] = one, where
         return found
+
+
+def _failure(error: Failure) -> PrebleexpError:
+    """What it is said to a user as: bad input needs no type."""
+    if error.type == InvalidInput.__name__:
+        return InvalidInput(error.message)
+    return PrebleexpError(f"a run failed: {error.type}: {error.message}")

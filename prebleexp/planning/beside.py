@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
-from prebleexp.errors import InvalidInput
+from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.experiment.cell import Cell
 from prebleexp.hardware.domain import farthest
 from prebleexp.intervals import mean_interval
@@ -88,7 +88,8 @@ def beside(
     others: Sequence[Planned] = (),
 ) -> Beside:
     """`at_answer` are the metrics of the runs at `size`, next to the answer; `answers` and `runs` compute what is
-    asked of them, by name. Of `others` it is known what survives a loss, too."""
+    asked of them, by name: of a search that fails there is no answer, and of runs that fail a PrebleexpError. Of
+    `others` it is known what survives a loss, too."""
     asked = replace(question, most_seeds=question.seeds)
     off, slower, faster, most, more = _searched(of, asked, answers)
     found = strained(of, asked.seeds, runs)
@@ -131,10 +132,10 @@ def strained(of: Planned, seeds: int, runs: Runs, alike: bool = True) -> Straine
             contender, first = make()
             trials = [first._replace(seed=seed) for seed in range(seeds)]
             cells = [contender.cell_of(trial) for trial in trials]
-        except InvalidInput as error:
+            return contender, trials, runs(f"{of.name}, {name}", cells)
+        except PrebleexpError as error:
             unknown.append(f"{name} is not known: {error}")
             return None
-        return contender, trials, runs(f"{of.name}, {name}", cells)
 
     def grown() -> Grown | None:
         found = known(f"what is kept of {MORE:g} times the load", lambda: _grown(of, of.answer.requests))
@@ -191,7 +192,7 @@ def _searched(
     if (busier := _busier(of)) is not None:
         asked[f"{MORE:g} times the load"] = busier, busier.search_from(question, guess, replicas(of))
     found = answers({f"{of.name}, {name}": search for name, search in asked.items()})
-    slower, faster = (found[f"{of.name}, {name}"] for name in names) if names else (None, None)
+    slower, faster = (found.get(f"{of.name}, {name}") for name in names) if names else (None, None)
     most, more = (found.get(f"{of.name}, {name}") for name in ("greatest load", f"{MORE:g} times the load"))
     return off, slower, faster, most, more
 
@@ -229,7 +230,7 @@ def _enough(found: Sequence[Planned], question: Question, answers: Answers) -> d
         mine = replace(mine, requests=requests, most_requests=requests)
         asked[of.name] = contender, contender.search_from(mine, first.size, replicas(of))
     known = answers({f"{name}, N + 1": search for name, search in asked.items()})
-    return {name: known[f"{name}, N + 1"] for name in asked}
+    return {name: known[to] for name in asked if (to := f"{name}, N + 1") in known}
 
 
 def _grown(of: Planned, requests: int) -> tuple[Contender, Trial]:

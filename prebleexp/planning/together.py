@@ -13,9 +13,10 @@ Name = TypeVar("Name")
 
 
 def together(
-    searches: Mapping[Name, Search], evaluate: Callable[[Sequence[tuple[Name, Trial]]], Sequence[Sample]]
+    searches: Mapping[Name, Search], evaluate: Callable[[Sequence[tuple[Name, Trial]]], Sequence[Sample | None]]
 ) -> dict[Name, Answer]:
-    """The answer of each search. `evaluate` says what runs say, in order; what it raises ends all."""
+    """The answer of each search. `evaluate` says what runs say, in order; None is a run that failed, with which its
+    search ends without an answer. What it raises ends all."""
     asked: dict[Name, list[Trial]] = {}
     answers: dict[Name, Answer] = {}
 
@@ -32,5 +33,8 @@ def together(
         found = iter(evaluate(batch))
         before, asked = asked, {}
         for name, trials in before.items():
-            go_on(name, [next(found) for _ in trials])
-    return {name: answers[name] for name in searches}
+            samples = [next(found) for _ in trials]
+            known = [one for one in samples if one is not None]
+            if len(known) == len(samples):
+                go_on(name, known)
+    return {name: answers[name] for name in searches if name in answers}

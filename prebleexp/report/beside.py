@@ -55,10 +55,8 @@ def believe(of: Beside) -> list[str]:
     said = [EXTRAPOLATED.format(of.beyond)] if of.beyond else []
     said += [f"Step times: {one}." for one in dict.fromkeys(supports) if one]
     if of.off is None or of.slower is None or of.faster is None:
-        return [
-            *said,
-            "How far the answer moves if step times are off is not known: there is no figure of how far they may be.",
-        ]
+        why = "there is no figure of how far they may be" if of.off is None else "a run failed"
+        return [*said, f"How far the answer moves if step times are off is not known: {why}."]
     off = f"{of.off:.0%}".replace("%", " %")
     return [*said, f"{_between(of, of.slower, of.faster, off)}."]
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from prebleexp.__main__ import main
+from prebleexp.experiment import runs
 from prebleexp.launch import configure
+from prebleexp.sim.types import Setup
+from tests.support.places import names
 
 Command = Callable[..., tuple[int, str, str]]
 LOG = ("workload=request_log", "workload.path=log.jsonl", "gpus=2", "policy=lor")
@@ -108,6 +112,51 @@ def test_where_nothing_is_drawn_all_seeds_are_one_run(command: Command) -> None:
     assert "all seeds are one run: there are no intervals" in err
     _, out, _ = command(*LOG[:-1], "policy=random", "replications=2")
     assert "mean of 2 seeds" in out
+
+
+SERVED = ("workload.recorder_ttft_s=0", "workload.recorder_tpot_s=0")
+KINDS_OF_LOAD = (
+    ("workload.load=recorded",),
+    ("rps=2",),
+    ("rps=2", "duration_s=5"),
+    ("workload.load=poisson", "rps=2", "duration_s=5"),
+    ("workload.load=population", "workload.lanes=2", "duration_s=5", "horizon=stop", *SERVED),
+    ("workload.load=recorded", "workload.mode=closed", *SERVED),
+)
+SAYING = {"role": "user", "content": "What may a router know of a session? " * 9}
+KINDS_OF_LOG = {
+    "sessions": [{"session_id": f"s{i % 3}"} for i in range(12)],
+    "messages": [{"messages": [SAYING] * (1 + i // 3) + [{"role": "user", "content": f"{i % 3}"}]} for i in range(12)],
+    "hashes": [
+        {"hash_ids": [i % 3, *range(10 * i, 10 * i + i // 3)], "prompt_tokens": 16 * (1 + i // 3)} for i in range(12)
+    ],
+    "nobody": [{} for _ in range(12)],
+}
+
+
+@pytest.mark.parametrize("log", KINDS_OF_LOG)
+def test_every_router_takes_every_load_of_every_log(command: Command, log: str) -> None:
+    """Whether a run draws anything is asked before it is drawn; then the router is told of the log itself."""
+    rows = [
+        {"ts_ms": 1000 * i, "prompt_tokens": 90, "completion_tokens": 4} | one
+        for i, one in enumerate(KINDS_OF_LOG[log])
+    ]
+    Path("log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    block = ["workload.block_tokens=16"] if log == "hashes" else []
+    routers = {name: configure.cells([f"policy={name}"])[0].policy for name in names("policy") if name != "replay"}
+    for load in KINDS_OF_LOAD:
+        (cell,) = configure.cells([*LOG, *block, *load])
+        workload, hardware = runs.draw(cell), cell.hardware
+        setup = Setup(2, 0, len(workload), hardware.kv_tokens, hardware.context_length, workload)
+        for name, policy in routers.items():
+            assert isinstance(replace(cell, policy=policy).draws, bool), name
+            policy.start(setup)
+
+
+def test_a_router_by_session_is_refused_where_there_are_none(command: Command) -> None:
+    code, _, err = command("policy=sglang_manual", "gpus=2", "rps=2", "duration_s=2")
+    assert code == 2
+    assert "routes by session, and no request of this workload is of one" in err
 
 
 def test_seeds_matter_only_where_something_is_drawn(command: Command) -> None:

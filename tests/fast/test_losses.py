@@ -416,6 +416,6 @@ def test_a_plan_says_whose_gpus_cannot_hold_all_requests() -> None:
         name: [SimpleNamespace(metrics={"n_requests": 20, "n_refused": n})] for name, n in (("TP1", 3), ("TP2", 0))
     }
     found = [SimpleNamespace(name=name) for name in runs_of]
-    made = SimpleNamespace(misfits=[], found=found, _of={**runs_of, "beside": []}, _idle_settings=[])
+    made = SimpleNamespace(misfits=[], _failed={}, found=found, _of={**runs_of, "beside": []}, _idle_settings=[])
     said = Planner.left_out.fget(made)  # type: ignore[attr-defined]
     assert said == [f"requests were {REFUSED} in 1 of 2 cells, at worst 3 of 20 (TP1); {losses.LEFT_OUT}"]

@@ -23,7 +23,11 @@ from prebleexp import commands
 from prebleexp.__main__ import main
 from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.experiment import runs
+from prebleexp.experiment.cell import Cell
+from prebleexp.experiment.results import Result
+from prebleexp.experiment.work import Failure
 from prebleexp.launch import configure
+from prebleexp.launch.planner import Planner
 from prebleexp.planning import gpus, load
 from prebleexp.planning.answer import Verdict
 from prebleexp.planning.contender import Contender
@@ -223,6 +227,19 @@ def test_searches_go_on_together_as_they_would_alone() -> None:
         assert found[name] == solved(load.largest(QUESTION, 5.0), curve)
 
 
+def test_a_search_of_which_a_run_fails_ends_without_an_answer_and_the_others_go_on() -> None:
+    curve = falling(3.0, 0.05)
+
+    def evaluate(batch: Sequence[tuple[str, Trial]]) -> list[Sample | None]:
+        return [
+            None if name == "broken" and one.seed == 2 else Sample(curve(one.size, one.seed), one.requests, 0.0)
+            for name, one in batch
+        ]
+
+    found = together({name: load.largest(QUESTION, 5.0) for name in ("broken", "whole")}, evaluate)
+    assert found == {"whole": solved(load.largest(QUESTION, 5.0), curve)}
+
+
 @pytest.mark.slow
 def test_a_queue_has_the_capacity_that_many_streams_have() -> None:
     answers = [fifo.capacity(QUESTION, family) for family in range(12)]
@@ -266,7 +283,8 @@ def test_a_streams_requests_are_the_same_at_every_size() -> None:
 # ---------------------------------------------------------------- the command
 HERE = ("engine=sglang_2024", "hardware=a6000_mistral_7b")
 PROMISE = (*HERE, "slo.ttft_s=0.3", "slo.target=0.9")
-PLAN = (*PROMISE, "policy=lor,round_robin", "requests=1000", "tol=0.2", "most_seeds=8", "seeds=3")
+SMALL = ("requests=1000", "tol=0.2", "most_seeds=8", "seeds=3")
+PLAN = (*PROMISE, "policy=lor,round_robin", *SMALL)
 
 
 @pytest.fixture(scope="module")
@@ -402,6 +420,39 @@ def test_what_cannot_be_planned_is_said_in_a_line(
 def test_a_run_that_fails_ends_the_plan(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "gpus=2", "slo=agents", "time_limit_s=1e-9"]) == 1
     assert "a run failed: TimeLimit" in capsys.readouterr().err
+
+
+@pytest.mark.thorough
+def test_a_contender_that_cannot_run_is_left_out(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is known from a first look, before any search."""
+    assert main(["plan", "gpus=2", *PROMISE, *SMALL, "policy=sglang_manual,lor", "answer_only=true"]) == 0
+    out, err = capsys.readouterr()
+    assert "sglang_manual" not in out
+    assert err.index("a first look") < err.index("Left out: sglang_manual: policy SGLangManual routes by session")
+    assert "sglang_manual)" not in err
+    assert list((here / "reports").rglob("index.html"))
+    assert main(["plan", "gpus=2", *PROMISE, *SMALL, "policy=sglang_manual", "answer_only=true"]) == 2
+    assert "sglang_manual: policy SGLangManual routes by session" in capsys.readouterr().err
+
+
+@pytest.mark.thorough
+def test_what_is_asked_besides_and_fails_takes_nothing_from_the_answer(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = Planner._results
+
+    def failing(self: Planner, cells: Sequence[Cell], keep_requests: str) -> list[Result]:
+        """Wherever GPUs are lost."""
+        lost = [not cell.faults.changes_nothing for cell in cells]
+        found = usual(self, cells, keep_requests)
+        broken = Failure("MemoryError", "40.6 GiB")
+        return [replace(one, metrics=None, error=broken) if bad else one for one, bad in zip(found, lost, strict=True)]
+
+    monkeypatch.setattr(Planner, "_results", failing)
+    assert main(["plan", "gpus=2", *PROMISE, *SMALL, "policy=lor"]) == 0
+    out, err = capsys.readouterr()
+    assert "lor" in out
+    assert "The loss of a replica is not known: a run failed: MemoryError: 40.6 GiB" in err + out
 
 
 INTERRUPT = """

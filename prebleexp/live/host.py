@@ -149,6 +149,11 @@ class Host:
         return self._block.value.world.seen if INTERPRETED else self._block.world.seen
 
     # ---------------------------------------------------------------- requests
+    @property
+    def first(self) -> int:
+        """The number of this lap's first request."""
+        return self.arrived - self.row
+
     def has_room(self, segments: int) -> bool:
         """For one more request whose prompt has so many. If not, `begin_lap` makes some."""
         return self.row < self.rows and self.segment + segments <= self.room.segments
@@ -191,7 +196,7 @@ class Host:
 
     def taken(self, row: int) -> Taken:
         """The request of this lap that has a row."""
-        return Taken(self.arrived - self.row + row, self.lap, row, int(self.view.requests[row].prompt_tokens))
+        return Taken(self.first + row, self.lap, row, int(self.view.requests[row].prompt_tokens))
 
     def decide(self, request: Taken, now: float) -> int:
         """The GPU that it is sent to, `HOLD` or `REFUSE`. One that was lost with its GPU may be asked about again."""

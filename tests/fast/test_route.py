@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import threading
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,10 @@ from prebleexp.live.http.places import origin
 from prebleexp.live.router import proxy as proxying
 from prebleexp.live.router import recording
 from prebleexp.live.router.caches import Assumed
-from prebleexp.live.router.deciding import LONG_NAME, Known
+from prebleexp.live.router.deciding import LONG_NAME, Deciding, Known, Ticket
 from prebleexp.live.router.gate import WORDS
 from prebleexp.live.router.outputs import MOST, Outputs
-from prebleexp.live.router.prompts import Interner, Malformed, read
+from prebleexp.live.router.prompts import Interner, Malformed, Request, read
 from prebleexp.live.router.upstreams import gauges
 from prebleexp.sim.answers import HOLD
 from tests.support.engines import Engine
@@ -583,13 +584,64 @@ def test_bodies_are_read() -> None:
 
 def test_assumed_caches_drop_what_was_used_least_recently() -> None:
     cache = Assumed(64)
-    ends = np.array([16, 32])
-    assert list(cache.stored(0, np.array([0, 1]), ends, 32)) == []
-    assert list(cache.stored(1, np.array([0, 2]), ends, 32)) == []
+    ends = [16, 32]
+    assert list(cache.stored(0, [10, 11], ends, 32)) == []
+    assert list(cache.stored(1, [10, 12], ends, 32)) == []
     assert cache.held == 48
-    assert list(cache.stored(2, np.array([3, 4]), ends, 32)) == [(0, 16)]
-    assert list(cache.stored(3, np.array([5, 6]), ends, 16)) == [(1, 16)]
-    assert list(cache.stored(4, np.array([7, 8, 9]), np.array([16, 32, 48]), 48)) == [(1, 0), (2, 0)], "of 2 at once"
+    assert list(cache.stored(2, [13, 14], ends, 32)) == [(0, 16)]
+    assert list(cache.stored(3, [15, 16], ends, 16)) == [(1, 16)]
+    assert list(cache.stored(4, [17, 18, 19], [16, 32, 48], 48)) == [(1, 0), (2, 0)], "of 2 at once"
+
+
+def test_what_was_assumed_in_an_earlier_lap_is_told_again_once() -> None:
+    """With the prompt that begins so, as far as the policy has not heard; what goes before that is not told."""
+    cache = Assumed(80)
+    ends = [16, 32, 48]
+    assert list(cache.stored(0, [1, 2, 3], ends, 48)) == []
+    assert list(cache.stored(1, [1, 4], ends[:2], 32)) == []
+    assert (cache.untold, cache.again(2, [1, 2], ends[:2])) == (0, 0)
+    cache.begin_lap(2)
+    assert cache.untold == 4
+    assert cache.again(2, [7, 8], ends[:2]) == 0
+    assert cache.again(2, [1, 4, 9], ends) == 32
+    assert (cache.untold, cache.again(3, [1, 4], ends[:2])) == (2, 0)
+    assert cache.again(3, [1, 2, 9], ends) == 32, "the first block was told, the second was not"
+    assert list(cache.stored(1, [1, 2], ends[:2], 32)) == [], "it has come in the lap before, and is of no more use"
+    assert cache.untold == 1
+    assert list(cache.stored(4, [5, 6], ends[:2], 32)) == [], "block 3 went, of which the policy knows nothing"
+    assert cache.untold == 0
+    assert list(cache.stored(5, [7], ends[:1], 16)) == [(2, 16)], "block 4"
+    cache.begin_lap(6)
+    cache.forget()
+    assert (cache.untold, cache.again(6, [1], ends[:1])) == (0, 0)
+
+
+def test_a_new_lap_is_told_what_gpus_hold(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    """As soon as a prompt comes that begins so: the policy decides as it would have."""
+    file, one = tmp_path / "recorded", cell("lmetric")
+    recorded = recording.Recording(file, [], 2)
+    deciding = Deciding(one.policy, [one.hardware] * 2, 0, 1, 5, recorded)
+    deciding.begin([0, 1])
+
+    def ask(text: str, now: float) -> Ticket:
+        ticket = deciding.arrives(Request(text.encode(), "m", 4, True, None, False), now)
+        deciding.ask(ticket, now)
+        return ticket
+
+    with caplog.at_level(logging.INFO):
+        under_way = [ask("b" * 4000, 0.0), ask("a" * 4000, 0.0)]
+        assert [one.gpu for one in under_way] == [0, 1]
+        for ticket in under_way:
+            deciding.finished(ticket, 4, 0.5)
+        for i in range(2, 12):
+            ticket = ask("a" * 4000 + f"{i}", float(i))
+            assert (ticket.gpu, ticket.taken.lap) == (1, i // 5)
+            deciding.finished(ticket, 4, i + 0.5)
+    assert [message for one in caplog.records if "lap" in (message := one.getMessage())] == [
+        f"lap {lap} begins: all rows are used, the policy begins anew and hears again what GPUs hold" for lap in (1, 2)
+    ]
+    recorded.close()
+    assert recording.check(file, Host(one.policy, [one.hardware] * 2, 0, 5)).differ == 0
 
 
 @pytest.mark.parametrize(

@@ -63,10 +63,10 @@ class Names:
 class Ticket:
     """A request that the policy knows."""
 
-    __slots__ = ("arrived_s", "ends", "first_s", "found", "gpu", "ids", "request", "taken")
+    __slots__ = ("arrived_s", "ends", "first_s", "found", "gpu", "hashes", "request", "taken")
 
-    def __init__(self, request: Request, taken: Taken, ids: Any, ends: Any, arrived_s: float) -> None:
-        self.request, self.taken, self.ids, self.ends, self.arrived_s = request, taken, ids, ends, arrived_s
+    def __init__(self, request: Request, taken: Taken, hashes: Any, ends: Any, arrived_s: float) -> None:
+        self.request, self.taken, self.hashes, self.ends, self.arrived_s = request, taken, hashes, ends, arrived_s
         self.gpu = NONE
         self.first_s: float | None = None
         """when its first token came"""
@@ -104,6 +104,9 @@ class Deciding:
         self._outputs = Outputs(lengths_window_s)
         self.recording = recording
         self._named = hasattr(type(policy), "named")
+        self._hears_of_caches = hasattr(type(policy), "stored")
+        self._untold: list[int] = []
+        """GPUs that are assumed to hold what the policy has not heard of in this lap"""
         self._bytes, self._tokens, self._given_ratio = 0, 0, bytes_per_token
         self.candidates: list[int] = []
         self.waiting_tokens = [0] * len(hardware)
@@ -124,16 +127,17 @@ class Deciding:
             session = xxhash.xxh3_128_hexdigest(session.encode())
         number = NONE if session is None else self._sessions.number(session)
         names = Names(session, number, request) if self._named else None
-        ids = found.ids.copy()
         expected = self._outputs.expected(now)
         more: dict[str, Any] = {} if expected is None else {"expected": expected}
-        taken = self.host.arrive(ids, found.ends, request.most, now, session=number, names=names, **more)
+        taken = self.host.arrive(found.ids, found.ends, request.most, now, session=number, names=names, **more)
         if self.recording is not None:
             told: dict[str, Any] = {"most": request.most, "session": number, **more}
             if names is not None:
                 told["names"] = [session, number, names.prefixes]
-            self.recording.arrives(taken, now, ids, found.ends, told)
-        ticket = Ticket(request, taken, ids, found.ends, now)
+            self.recording.arrives(taken, now, found.ids, found.ends, told)
+        ticket = Ticket(request, taken, found.hashes.copy(), found.ends, now)
+        if self._untold:
+            self._tell_again(ticket, now)
         if self.held is not None and request.whole_tokens:
             heard, ticket.found = self.held.comes(taken.row, request.text, request.of)
             self._note(heard, now)
@@ -170,12 +174,13 @@ class Deciding:
         gpu, taken = ticket.gpu, ticket.taken
         self.waiting_tokens[gpu] -= taken.tokens
         self._hear(ticket, notices.FIRST_TOKEN, now, ttft_s=now - ticket.arrived_s, output=1)
-        if not self.is_of_this_lap(ticket) or self.held is not None:
+        if self.held is not None:
             return
         whole = (taken.tokens - 1) // KV_BLOCK * KV_BLOCK  # an engine computes the last token of every prompt
-        for gone in self._caches[gpu].stored(taken.row, ticket.ids, ticket.ends, whole):
-            self._tell(self.host.taken(gone.row), gpu, notices.EVICTED, now, tokens=gone.tokens)
-        if whole > 0:
+        hashes, ends = ticket.hashes.tolist(), ticket.ends.tolist()
+        for gone in self._caches[gpu].stored(taken.number, hashes, ends, whole):
+            self._tell(self.host.taken(gone.number - self.host.first), gpu, notices.EVICTED, now, tokens=gone.tokens)
+        if whole > 0 and self.is_of_this_lap(ticket):
             self._hear(ticket, notices.STORED, now, tokens=whole)
 
     def finished(self, ticket: Ticket, output: int, now: float) -> None:
@@ -269,15 +274,31 @@ class Deciding:
         return self.host.has_room(blocks) and len(self._sessions) < ROOM.sessions
 
     def _begin_lap(self, now: float) -> None:
+        block = self._interner.block_tokens
         self.host.begin_lap()
         self._interner.begin(self.bytes_per_token)
         self._sessions.clear()
         for one in self._caches:
-            one.forget()
+            one.begin_lap(self.host.first)
+            if block != self._interner.block_tokens:  # its sizes are of another ratio
+                one.forget()
+        if self._hears_of_caches:
+            self._untold = [gpu for gpu, one in enumerate(self._caches) if one.untold]
         if self.held is not None:
             self.held.begin_lap()
         if self.recording is not None:
             self.recording.laps(now)
+        kept = "hears again what GPUs hold" if self._hears_of_caches else "has forgotten what it decided"
+        LOG.info("lap %d begins: all rows are used, the policy begins anew and %s", self.host.lap, kept)
+
+    def _tell_again(self, ticket: Ticket, now: float) -> None:
+        """What GPUs have held of a prompt since an earlier lap."""
+        hashes, ends, taken = ticket.hashes.tolist(), ticket.ends.tolist(), ticket.taken
+        for gpu in self._untold:
+            tokens = self._caches[gpu].again(taken.number, hashes, ends)
+            if tokens > 0:
+                self._tell(taken, gpu, notices.STORED, now, tokens=tokens)
+        self._untold = [gpu for gpu in self._untold if self._caches[gpu].untold]
 
     def _hear(self, ticket: Ticket, kind: int, now: float, **more: Any) -> None:
         self._tell(ticket.taken, ticket.gpu, kind, now, **more)

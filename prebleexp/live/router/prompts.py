@@ -110,12 +110,14 @@ class Blocks(NamedTuple):
     ids: Any
     """… and what each is called"""
     out: Any
-    """(blocks,) ids of the text in hand"""
+    """(blocks,) ids of the text in hand, …"""
+    hashes: Any
+    """(blocks,) … and its hashes, which are the same in every lap"""
     ints: Any
     """(4,) bytes of the text; what its hash begins with; ids so far; how many there may be"""
 
 
-EXAMPLE = Block(Blocks(*(np.zeros(1, one) for one in (np.uint64, np.uint64, np.int32, np.int32, np.int64))))
+EXAMPLE = Block(Blocks(*(np.zeros(1, one) for one in (np.uint64, np.uint64, np.int32, np.int32, np.uint64, np.int64))))
 FACTOR, SHIFT, ONE = np.uint64(0x9FB21C651E98DF25), np.uint64(32), np.uint64(1)
 
 
@@ -141,13 +143,15 @@ def intern(blocks: Blocks) -> int:
                 return -1
             keys[slot], ids[slot] = name, ints[MADE]
             ints[MADE] += 1
-        blocks.out[block] = ids[slot]
+        blocks.out[block], blocks.hashes[block] = ids[slot], name
     return int(count)
 
 
 class Interned(NamedTuple):
     ids: Any
     """(blocks,) a view that the next text overwrites"""
+    hashes: Any
+    """(blocks,) what they are called in every lap; such a view, too"""
     ends: Any
     """(blocks,) tokens from the beginning to the end of each"""
 
@@ -161,7 +165,8 @@ class Interner:
         words = np.zeros(LONGEST // 8 + WORDS, np.uint64)
         self._bytes = words.view(np.uint8).data
         arrays = words, np.zeros(size, np.uint64), np.zeros(size, np.int32)
-        self._block = Block(Blocks(*arrays, np.zeros(room + 1, np.int32), np.zeros(4, np.int64)), EXAMPLE.layout)
+        out = np.zeros(room + 1, np.int32), np.zeros(room + 1, np.uint64)
+        self._block = Block(Blocks(*arrays, *out, np.zeros(4, np.int64)), EXAMPLE.layout)
         self._seed, self._most = seed, ids
         self.begin(bytes_per_token)
 
@@ -190,7 +195,7 @@ class Interner:
         if count < 0:
             return None
         block = BLOCK // TOKEN if whole_tokens else self.block_tokens
-        return Interned(blocks.out[:count], spread(self.tokens(size, whole_tokens), block))
+        return Interned(blocks.out[:count], blocks.hashes[:count], spread(self.tokens(size, whole_tokens), block))
 
     def tokens(self, size: int, whole_tokens: bool) -> int:
         """Of a text of so many bytes."""

@@ -42,7 +42,7 @@ def metrics(counts: Counts, upstreams: Sequence[Upstream], deciding: Deciding, h
     add("requests_total", "counter", "Requests that have ended", [*ended, *refused])
     add("retries_total", "counter", "Requests that went to another server", [("", counts.retried)])
     add("held", "gauge", "Requests that wait for a server", [("", held)])
-    add("laps_total", "counter", "How often the policy forgot all, its room being used up", [("", deciding.host.lap)])
+    add("laps_total", "counter", "How often the policy began anew, its room being used up", [("", deciding.host.lap)])
     if deciding.recording is not None:
         words = "Whether what the policy is asked and told is recorded: 0 when the disk has refused (record=)"
         add("recording", "gauge", words, [("", float(not deciding.recording.stopped))])

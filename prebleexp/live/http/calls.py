@@ -65,12 +65,14 @@ class Wire(Protocol):
 class Call:
     """A request that was made: what its caller may do about it."""
 
-    __slots__ = ("paused", "receiver", "request", "wire")
+    __slots__ = ("paused", "receiver", "request", "whole", "wire")
 
     def __init__(self, request: bytes, receiver: Receiver) -> None:
         self.request, self.receiver = request, receiver
         self.wire: Wire | None = None
         self.paused = False
+        self.whole = False
+        """what the receiver is told now is the last of its answer: `done` comes at once"""
 
     def cancel(self) -> None:
         """Close the connection, which is how servers hear of it. Nothing more is told."""

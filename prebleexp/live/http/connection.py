@@ -90,6 +90,7 @@ class Connection(asyncio.Protocol):
             if self._pieces:  # what came at once is one piece, however many chunks it was
                 piece = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
                 self._pieces.clear()
+                self._call.whole = self._whole
                 self._call.receiver.data(piece)
         except Exception:
             self._fail(NotHttp("an answer could not be taken"))

@@ -95,22 +95,24 @@ class Passage(Receiver):
     def data(self, piece: bytes) -> None:
         if self._answer.feed(piece):
             self._owner.first_token(self)
-        if self._sent:
+        if self._sent and self._call is not None and not self._call.whole:
             self._sends_more(self.exchange.write(piece))
             return
         self._held.append(piece)
+        if self._sent:
+            return  # it is written together with the end
         self._held_bytes += len(piece)
         if self.ticket.first_s is not None or self._held_bytes > HELD_BYTES:
             self._send_on()
 
     def done(self) -> None:
         self._over()
-        if not self._answer.streams:
+        if not self._answer.streams and not self._sent:
             self._answer.whole(b"".join(self._held))
         if self.exchange.closed:
             return
         if self._sent:
-            self.exchange.end()
+            self.exchange.end(b"".join(self._held))
         elif self._head is not None:
             status, headers = self._head
             kind = next((value for name, value in headers if name == b"content-type"), b"application/json")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +22,8 @@ class Benchmarked(NamedTuple):
     seen: Served
     says: tuple[str, ...]
     """what is to be known of it, in sentences"""
+    others: tuple[Served, ...] = ()
+    """of further seeds, where these were asked for"""
 
     @property
     def model(self) -> str:
@@ -28,23 +31,28 @@ class Benchmarked(NamedTuple):
         return str(self.cell.columns().get("hardware.model") or self.cell.called("hardware"))
 
 
-def of_settings(serves: Sequence[str], workload: str, load: Mapping[str, Any]) -> Benchmarked:
-    """A benchmark of what `serves`. Raises InvalidInput for what is not valid."""
+def of_settings(serves: Sequence[str], workload: str, load: Mapping[str, Any], seeds: int = 1) -> Benchmarked:
+    """A benchmark of what `serves`; of so many `seeds` where it draws anything, unless the user said of which. Raises
+    InvalidInput for what is not valid."""
     for one in serves:
         if one.lstrip("+~").startswith("workload"):
             raise InvalidInput(f"{one} is not valid here; the benchmark is the load")
     asked = {"workload": workload} | dict(load)
     if any(one.startswith("seed=") for one in serves):
         asked.pop("seed", None)
-    return of_cells(configure.job_of_command([*serves, *overrides.lines(asked)]).cells)
+    cells = configure.job_of_command([*serves, *overrides.lines(asked)]).cells
+    found = of_cells(cells[:1] if seeds > 1 else cells)
+    if seeds == 1 or not cells[0].draws:
+        return found
+    said = any(one.startswith(("seed=", "replications=")) for one in serves)
+    more = cells[1:] if said else [replace(cells[0], seed=cells[0].seed + i) for i in range(1, seeds)]
+    return found._replace(others=tuple(_served(one)[1] for one in more))
 
 
 def of_cells(cells: Sequence[Cell]) -> Benchmarked:
     """The first of a configuration's replications."""
-    cell, steps = cells[0], Steps()
-    run = runs.run(cell, on_event=steps)
-    steps.since(run.outcome.begun.at_s if run.outcome.begun else 0.0)
-    seen = served(run, steps)
+    cell = cells[0]
+    run, seen = _served(cell)
     says = [f"simulated: {served_by(cell)}", *files_of(cell)]
     says += losses.sentences([("", [{**run.metrics, **load.asked(cell)}])])
     if len(cells) > 1:
@@ -56,6 +64,13 @@ def of_cells(cells: Sequence[Cell]) -> Benchmarked:
             "than ITL says"
         )
     return Benchmarked(cell, seen, tuple(says))
+
+
+def _served(cell: Cell) -> tuple[runs.Run, Served]:
+    steps = Steps()
+    run = runs.run(cell, on_event=steps)
+    steps.since(run.outcome.begun.at_s if run.outcome.begun else 0.0)
+    return run, served(run, steps)
 
 
 def served_by(cell: Cell) -> str:

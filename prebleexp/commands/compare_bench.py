@@ -11,22 +11,23 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from prebleexp.commands import benchmarked
+from prebleexp.commands import benchmarked, taken
 from prebleexp.commands.another_model import another_model
 from prebleexp.commands.arguments import Command, Commands, Given, choice
 from prebleexp.commands.benchmarked import Benchmarked
 from prebleexp.hardware.composed import Composed
 from prebleexp.launch import tables
-from prebleexp.launch.parts import key_of
 from prebleexp.sglang_bench import compared as sglang
 from prebleexp.sglang_bench.result import numbers
 from prebleexp.vllm_bench import agreement, causes, compared
 from prebleexp.vllm_bench.causes import Part
 from prebleexp.vllm_bench.compared import Measured
-from prebleexp.vllm_bench.known import Known
+from prebleexp.vllm_bench.known import Judged, Known
 from prebleexp.vllm_bench.result import result
 from prebleexp.workloads.vllm_bench import VllmBench
 
+SEEDS = 5
+"""of what a file leaves to chance, as when its requests came"""
 SHARED = (
     "a prefix that the measured prompts share would do the same, and the file says nothing of it: if they did, run the "
     "line of that benchmark with prebleexp bench-serve, which knows its prefixes, and compare the two before step "
@@ -37,16 +38,19 @@ SHARED = (
 
 def _compare_bench(given: Given) -> int:
     measured = sglang.read(str(Path(given.words[0]).expanduser()))
-    found = benchmarked.of_settings(given.others, measured.workload, measured.settings)
+    seeds = 1 if measured.settings.get("workload.self_timed") else SEEDS
+    found = benchmarked.of_settings(given.others, measured.workload, measured.settings, seeds)
     rows = compared.rows(measured.fields, _simulated(found, measured))
-    parts, cause, why = _causes(found, measured)
     evidence = found.cell.hardware.evidence if isinstance(found.cell.hardware, Composed) else None
-    agrees = agreement.said(rows, Known.of(evidence))
+    known = Known.of_support(evidence)
+    times = agreement.of_rows(rows, known)
+    parts, cause, why = _causes(found, measured, times)
     said = [
-        *([agrees] if agrees else []),
+        *agreement.said(times, known),
         *measured.says,
         *found.says,
-        *_defaults(found, given.others),
+        *_seeds(found),
+        *taken.by_default(found.cell, given.others),
         *another_model(measured.fields, found.model),
         *why,
     ]
@@ -68,40 +72,35 @@ def _compare_bench(given: Given) -> int:
     return 0
 
 
-def _defaults(found: Benchmarked, lines: Sequence[str]) -> list[str]:
-    """What nobody said of what serves, and what was taken for it."""
-    cell, given = found.cell, {key_of(line) for line in lines}
-    taken: dict[str, Any] = {}
-    if not given & {"gpus", "replicas"} and not any(one.startswith("cluster") for one in given):
-        taken["gpus"] = cell.gpus
-    taken |= {one: cell.called(one) for one in ("policy", "engine") if one not in given}
-    if isinstance(cell.hardware, Composed) and given & {"hardware", "hardware/gpu", "hardware/model"}:
-        own = {"hardware/gpu": cell.hardware.gpu.name, "hardware/model": cell.hardware.model.name}
-        taken |= {key: name for key, name in own.items() if key not in given}
-    elif not any(one.startswith("hardware") for one in given):
-        taken["hardware"] = cell.hardware.title or cell.called("hardware")
-    if not taken:
-        return []
-    return [f"not said, and taken by default: {', '.join(f'{key}={value}' for key, value in taken.items())}"]
-
-
-def _simulated(found: Benchmarked, measured: Measured) -> Mapping[str, Any]:
-    """What the same tool would have counted and timed."""
+def _simulated(found: Benchmarked, measured: Measured) -> list[Mapping[str, Any]]:
+    """What the same tool would have counted and timed, of each seed."""
+    seeds = (found.seen, *found.others)
     if sglang.is_meant(measured.fields):
-        return numbers(found.seen)
+        return [numbers(one) for one in seeds]
     source = found.cell.workload
     assert isinstance(source, VllmBench)
-    return result(found.seen, source, measured.wanted, datetime.now()).fields
+    return [result(one, source, measured.wanted, datetime.now()).fields for one in seeds]
 
 
-def _causes(found: Benchmarked, measured: Measured) -> tuple[list[Part], str | None, list[str]]:
+def _seeds(found: Benchmarked) -> list[str]:
+    """What is of how many seeds."""
+    if not found.others:
+        return []
+    return [
+        f"drawn {len(found.others) + 1} times, as the file does not say it all: numbers are means over seeds, ± is "
+        f"their 95 % interval, and the parts of a request are of seed {found.cell.seed}"
+    ]
+
+
+def _causes(
+    found: Benchmarked, measured: Measured, times: Sequence[Judged]
+) -> tuple[list[Part], str | None, list[str]]:
     """What a request takes in parts, which of them differs most, and sentences: why, and what to do."""
     one = causes.of_fields(measured.fields)
     if one is None or not found.seen.ok.any():
         return [], None, ["the file does not say of what a request's time was made"]
     parts = causes.parts(one, causes.of_served(found.seen, with_each=one.of_each is not None))
-    evidence = found.cell.hardware.evidence if isinstance(found.cell.hardware, Composed) else None
-    cause, sentence = causes.verdict(parts, Known.of(evidence))
+    cause, sentence = causes.verdict(parts, times)
     said = [sentence]
     if one.of_each is None:
         said.append(

@@ -128,7 +128,8 @@ def _keep(given: Given, kind: Kind, rows: Labelled, made: Calibrated, found: Fou
     found.of = (
         f"{len(rows)} {kind.many} of {labels['model']} in {labels['precision']} on {labels['tp']} {labels['gpu']}"
     )
-    print(found.of)
+    taken = "" if given["kv_precision"] else ", as it is taken where neither the file nor kv_precision= says it"
+    print(f"{found.of}; KV cache in {labels['kv']}{taken}")
     print(f"{kind.metric} by what ships: {_said(made.before)}")
     print(f"{kind.metric} of each {kind.one} by a fit to the others: {_said(made.left_out)}")
     if np.isfinite(made.ttft_left_out).any():

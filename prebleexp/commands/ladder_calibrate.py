@@ -17,6 +17,7 @@ from prebleexp.calibration.simulated import Simulated
 from prebleexp.commands import ladder_arms
 from prebleexp.commands.arguments import Given
 from prebleexp.commands.calibrated import Found, Stage, worst
+from prebleexp.commands.taken import by_default
 from prebleexp.errors import InvalidInput, unknown
 from prebleexp.hardware import verdict
 from prebleexp.hardware.composed import Composed
@@ -51,6 +52,8 @@ def calibrated(
     into.of = f"{len(chosen.rungs)} stages of {chosen.name}: {hardware.title} on {behind}"
     into.support = hardware.support
     print(f"{into.of}\nwhat ships: {into.support}\n")
+    for sentence in by_default(cell, [*named, *given.others, f"policy={cell.names['policy']}"]):
+        print(f"prebleexp: {sentence}", file=sys.stderr)
     into.factors = _factors(found, hardware)
     _show_parameters(found, hardware)
     into.stages = _show_stages(simulated, found.before, found.left_out, "by a fit to the other stages")

@@ -111,7 +111,7 @@ def _compare(given: Given) -> int:
         print(json.dumps([_as_json(one) for one in found], indent=1))
     else:
         _show_compared(of.about, found)
-    said = [*(one for run in of.about["runs"] for one in run["says"]), *_said(of.about, cells[0], found)]
+    said = [*(one for run in of.about["runs"] for one in run["says"]), *_said(of.about, cells[0], found, given.others)]
     for sentence in dict.fromkeys(said):
         print(f"prebleexp: {sentence}", file=sys.stderr)
     if job.settings.report != "none":
@@ -157,10 +157,11 @@ def _show_compared(about: Any, found: Sequence[Compared]) -> None:
         tables.show(["stage", "ttft measured", "ttft simulated", "tpot measured", "tpot simulated"], lines)
 
 
-def _said(about: Any, cell: Cell, found: Sequence[Compared]) -> list[str]:
+def _said(about: Any, cell: Cell, found: Sequence[Compared], others: Sequence[str]) -> list[str]:
     from prebleexp.commands.benchmarked import served_by
+    from prebleexp.commands.taken import by_default
 
-    said = [f"simulated: {served_by(cell)}"]
+    said = [f"simulated: {served_by(cell)}", *by_default(cell, [*about["settings"], *others])]
     said += [
         f"{one.same_gpu:.1%} of requests were sent to the GPU of the simulation"
         for one in found

@@ -17,8 +17,7 @@ import numpy as np
 from prebleexp.checks import is_number
 from prebleexp.errors import significant
 from prebleexp.sim.types import Floats
-from prebleexp.vllm_bench.known import Judged, Known
-from prebleexp.vllm_bench.known import said as known_said
+from prebleexp.vllm_bench.known import UNKNOWN_ERROR, Judged
 from prebleexp.vllm_bench.served import Served
 
 LISTS = ("input_lens", "output_lens", "ttfts", "itls")
@@ -30,8 +29,6 @@ LEAST_OF_GROUP = 8
 """requests"""
 APART = 1.5
 """times the short prompts the long ones must be, for host and prefill to be told apart"""
-AGREES = 0.05
-"""of the measured latency: a difference below it needs no cause"""
 NAMES = {
     "host": "the host, before the engine's queue",
     "prefill": "prefill of the prompt",
@@ -187,36 +184,23 @@ def _line(tokens: Floats, ttft_s: Floats) -> tuple[float, float | None]:
     return float(np.quantile(ttft_s, QUICK)), None
 
 
-def judged(found: Sequence[Part], known: Known) -> list[Judged]:
-    """The time to first token and what comes after it, each on both sides."""
-    sums = []
-    for name, error, is_first in (("TTFT", known.ttft, True), ("TPOT", known.tpot, False)):
-        own = [one for one in found if (one.name in AFTER) != is_first]
-        both = (sum(one.measured for one in own), sum(one.simulated for one in own))
-        sums.append(Judged(name, *both, error, known.is_own))
-    return sums
-
-
-def verdict(found: Sequence[Part], known: Known | None = None) -> tuple[str | None, str]:
-    """The likely cause, of `CAUSES`, or None where both agree; and the sentence that says it. With `known` errors of
-    the cost model both agree where first tokens and those after them are within these; else the cause is looked for in
-    what is not."""
+def verdict(found: Sequence[Part], times: Sequence[Judged] = ()) -> tuple[str | None, str]:
+    """The likely cause, of `CAUSES`, or None where both agree; and the sentence that says it. With `times` that were
+    judged, TTFT and TPOT, the cause is looked for in what needs one."""
     measured, simulated = (sum(getattr(one, side) for one in found) for side in ("measured", "simulated"))
     both = f"a request takes {_ms(measured)} measured, and {_ms(simulated)} simulated"
     parts_of = list(found)
-    if known is not None:
-        sums = judged(found, known)
-        beyond = {one.name for one in sums if not one.agrees}
+    if times:
+        beyond = {one.name for one in times if one.needs_cause}
         if not beyond:
-            return None, f"they agree: {both}; {known_said(sums)}"
+            return None, f"they agree: {both}"
         parts_of = [one for one in found if ("TPOT" if one.name in AFTER else "TTFT") in beyond]
-        both += f"; {known_said(sums)}"
     of: dict[str, list[Part]] = {}
     for one in parts_of:
         of.setdefault(OF_CAUSE.get(one.name, one.name), []).append(one)
     more = {name: sum(one.more for one in parts) for name, parts in of.items()}
     cause = max(more, key=lambda name: abs(more[name]))
-    if known is None and max(abs(simulated - measured), abs(more[cause])) <= AGREES * measured:
+    if not times and max(abs(simulated - measured), abs(more[cause])) <= UNKNOWN_ERROR * measured:
         return None, f"they agree: {both}"
     part = max(of[cause], key=lambda one: abs(one.more))
     other = f"{_ms(abs(more[cause]))} {'more' if more[cause] > 0 else 'less'}"
@@ -224,4 +208,7 @@ def verdict(found: Sequence[Part], known: Known | None = None) -> tuple[str | No
 
 
 def _ms(milliseconds: float) -> str:
-    return f"{significant(milliseconds / 1e3)} s" if milliseconds >= 1000 else f"{milliseconds:.3g} ms"
+    """Of three digits, so that 3.30 s stands beside 3.00 s."""
+    if milliseconds < 1000:
+        return f"{milliseconds:.3g} ms"
+    return f"{milliseconds / 1e3:#.3g}".rstrip(".") + " s"

@@ -4,7 +4,7 @@ and its numbers beside simulated ones."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from prebleexp.checks import is_number
@@ -39,7 +39,13 @@ class Measured(NamedTuple):
 class Row(NamedTuple):
     field: str
     measured: float
-    simulated: float
+    of_seeds: tuple[float, ...]
+    """simulated, one a seed"""
+
+    @property
+    def simulated(self) -> float:
+        """Mean over seeds."""
+        return sum(self.of_seeds) / len(self.of_seeds)
 
     @property
     def ratio(self) -> float | None:
@@ -63,13 +69,15 @@ def read(path: str) -> Measured:
     return Measured(path, fields, settings, _wanted(fields), tuple(says))
 
 
-def rows(measured: Mapping[str, Any], simulated: Mapping[str, Any]) -> list[Row]:
-    """Numbers that both have, in the measured file's order."""
+def rows(measured: Mapping[str, Any], simulated: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """Numbers that both have, in the measured file's order, simulated one a seed; a median once, not as p50 too."""
     found = []
     for name, value in measured.items():
         compared = name in OVER_ALL or OF_A_METRIC.fullmatch(name)
-        if compared and is_number(value) and is_number(simulated.get(name)):
-            found.append(Row(name, float(value), float(simulated[name])))
+        is_again = name.startswith("p50_") and f"median_{name.removeprefix('p50_')}" in measured
+        values = [one[name] for one in simulated if is_number(one.get(name))]
+        if compared and not is_again and is_number(value) and len(values) == len(simulated):
+            found.append(Row(name, float(value), tuple(float(one) for one in values)))
     return found
 
 

@@ -3,11 +3,9 @@ model has it, and by hand."""
 
 from __future__ import annotations
 
-import json
 import math
-from dataclasses import fields, replace
+from dataclasses import fields
 from itertools import accumulate
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prebleexp.__main__ import main
 from prebleexp.errors import InvalidInput
-from prebleexp.experiment import runs
-from prebleexp.launch import configure
-from prebleexp.policies.decisions import Decision, watched
 from prebleexp.policies.marginal.book import TERMS
 from prebleexp.policies.marginal.policy import MarginalDelay
 from prebleexp.sim.addresses import COST
@@ -159,8 +153,9 @@ def test_the_terms_of_a_thousand_decisions_add_up_to_the_price(mixed: bool) -> N
     assert off < CLOSE
 
 
-def test_nothing_is_remembered_of_those_who_have_gone() -> None:
-    compared = Compared(3, 200)
+@pytest.mark.parametrize("mixed", [True, False])
+def test_nothing_is_remembered_of_those_who_have_gone(mixed: bool) -> None:
+    compared = Compared(3, 200, mixed=mixed)
     router = compared.router
     for request, gpu in enumerate(compared.chosen):
         if request in compared.model.there[gpu]:
@@ -168,6 +163,7 @@ def test_nothing_is_remembered_of_those_who_have_gone() -> None:
     left: Any = router.mine.gpus
     for name in left.dtype.names:
         assert name in ("until_s", "computed", "settled", "mixed", "most", "unknown") or not left[name].any(), name
+    assert not router.mine.users.any()
 
 
 # ---------------------------------------------------------------- by hand
@@ -250,6 +246,26 @@ def test_who_lacks_memory_goes_where_it_is_where_an_engine_keeps_some_for_output
     assert third(mixed=False, kept=100) == [0, 0, 0], "somebody was admitted where 100 were left"
 
 
+def test_what_a_gpu_has_of_a_prompt_needs_room_unless_others_use_it() -> None:
+    def waits(other: int) -> float:
+        """The price of waiting of a session's next turn where 1,000 tokens are free, and those who decode stay 5 s."""
+        prompts: list[Path_] = [[(0, 1500)], [(other, 1500)], [(0, 1500), (2, 20)]]
+        router = driven(MarginalDelay(explain=True), prompts, [FAST], mixed=False)
+        router.requests.expected_output = router.requests.max_new_tokens = 100
+        router.gpus.kv_free = KV
+        for request in range(2):
+            sends(router, request)
+            router.requests[request].ttft_s = 0.0
+            router.first_token(request, 0.0)
+        router.requests[0].latency_s = 5.0
+        router.finished(0, 5.0)
+        router.gpus.kv_free = 1000
+        sends(router, 2, 5.0)
+        return float(router.mine.decisions[2].chosen[TERMS.index("own_wait")])
+
+    assert waits(other=1) > 10 * waits(other=0)
+
+
 def test_a_copy_costs_more_than_its_time() -> None:
     prompts: list[Path_] = [[(0, 200)], [(1, 400)], [(0, 200), (2, 10)]]
     for weight in (0.0, 50.0):
@@ -287,53 +303,3 @@ def test_weights_are_numbers_that_are_not_negative(name: str, value: Any) -> Non
 def test_explain_is_true_or_false() -> None:
     with pytest.raises(InvalidInput, match=r"policy\.explain=3 is not valid; it must be true or false"):
         MarginalDelay(explain=3)  # type: ignore[arg-type]
-
-
-# ---------------------------------------------------------------- explained
-SMALL = ["gpus=3", "rps=20", "duration_s=5", "policy=marginal_delay"]
-
-
-def test_a_trace_says_why_each_request_went_where_it_did(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folders = [f"reports_dir={tmp_path}", f"cache_dir={tmp_path}/cache"]
-    assert main(["trace", *SMALL, *folders, "why=17"]) == 0
-    said = capsys.readouterr()
-    page = Path(said.out.splitlines()[0])
-    kept = json.loads((page.parent / "decisions.json").read_text(encoding="utf-8"))
-    run = runs.run(configure.cells([*SMALL, "policy.explain=true"])[0])
-    assert [one["gpu"] for one in kept] == run.outcome.gpu.tolist()
-    assert all(sum(one["terms"].values()) <= sum(one["next_terms"].values()) * (1 + CLOSE) for one in kept)
-    assert kept[17]["why"] in said.err
-    assert "Why requests went where they did" in page.read_text(encoding="utf-8")
-
-
-def test_to_explain_changes_nothing_and_without_it_nothing_is_kept() -> None:
-    (plain,), (explained,) = (configure.cells([*SMALL, *more]) for more in ([], ["policy.explain=true"]))
-    assert runs.run(plain).metrics == runs.run(explained).metrics
-    policy, decided = watched(plain.policy)
-    runs.run(replace(plain, policy=policy))
-    assert list(decided()) == []
-
-
-def test_each_of_several_routers_explains_its_own_decisions() -> None:
-    (cell,) = configure.cells([*SMALL, "policy.explain=true", "gateway.replicas=2"])
-    policy, decided = watched(cell.policy)
-    run = runs.run(replace(cell, policy=policy))
-    assert [one.gpu for one in decided()] == run.outcome.gpu.tolist()
-
-
-def test_why_names_a_request_that_does_not_exist(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["trace", *SMALL, f"reports_dir={tmp_path}", "why=9999"]) == 2
-    assert "why=9999 is not valid; it must be a request of this run, from 0 to" in capsys.readouterr().err
-
-
-def test_a_policy_that_keeps_no_reasons_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Who asks never typed policy.explain."""
-    assert main(["trace", "gpus=2", "policy=lor", f"reports_dir={tmp_path}", "why=5"]) == 2
-    assert "why is not valid with policy=lor, which keeps no reasons" in capsys.readouterr().err
-
-
-def test_the_only_gpu_has_no_next() -> None:
-    one = Decision(3, 1.0, 0, {"own_wait": 0.5, "coming": 0.25}, None, {}, ("own_wait",))
-    assert one.sentence == (
-        "request 3 was sent to GPU 0 at 1.000 s: its own delay 0.5, others' 0.25; there was no other"
-    )

@@ -21,6 +21,7 @@ GPU = np.dtype(
     [
         ("waiting", np.int64),  # requests without a first token, …
         ("new", np.int64),  # … their prompt tokens to compute, …
+        ("needs", np.int64),  # … those that are in memory for them alone, once they are computed, …
         ("length", np.int64),  # … their prompt tokens, …
         ("ms", np.float64),  # … what each adds to a step, …
         ("waiting_weight", np.float64),  # … and the weights of a second of their latency
@@ -41,6 +42,7 @@ REQUEST = np.dtype(
     [
         ("state", np.int64),  # AWAY, WAITS or RUNS
         ("new", np.int64),
+        ("needs", np.int64),
         ("ms", np.float64),
         ("weight", np.float64),  # of a second of its latency
     ],
@@ -107,6 +109,8 @@ class Book(NamedTuple):
     these squared, faded"""
     rents: Any
     """(segment ids,) `RENT`"""
+    users: Any
+    """(segment ids,) requests with each that wait or decode on GPUs whose engine does not mix"""
     turnovers: Any
     """(1,) how often the memory of all GPUs was filled anew"""
     room: Any
@@ -123,9 +127,9 @@ def book(setup: Setup, explained: int = 0) -> Book:
     hits, decisions = np.zeros(setup.gpus, np.int64), records(explained, DECISION)
     gpus, requests = records(setup.gpus, GPU), records(setup.requests, REQUEST)
     gpus.mixed = [one.mixed for one in setup.steps] or 1
-    rents = records(1 + setup.context_ids, RENT)
+    rents, users = records(1 + setup.context_ids, RENT), np.zeros(1 + setup.context_ids, np.int32)
     once = np.zeros(1), np.array([1.0, 0.0, 0.0, 0.0]), np.full(1, UNREAD)
-    return Book(prefix_index(setup), hits, gpus, requests, np.zeros(7), rents, *once, decisions)
+    return Book(prefix_index(setup), hits, gpus, requests, np.zeros(7), rents, users, *once, decisions)
 
 
 @compiled
@@ -207,12 +211,15 @@ def most_held(mine: Book, candidates: Any) -> int:
 
 
 @compiled
-def send(mine: Book, view: View, request: int, gpu: int, new: int, ms: float, weight: float) -> None:
-    """The request waits there, with so many tokens to compute."""
+def send(mine: Book, view: View, request: int, gpu: int, new: int, needs: int, ms: float, weight: float) -> None:
+    """The request waits there, with so many tokens to compute, and to be in memory for it alone."""
     at, row = mine.gpus[gpu], mine.requests[request]
-    row.state, row.new, row.ms, row.weight = WAITS, new, ms, weight
+    row.state, row.new, row.needs, row.ms, row.weight = WAITS, new, needs, ms, weight
+    if at.mixed == 0:
+        _use(mine, view, request, 1)
     at.waiting += 1
     at.new += new
+    at.needs += needs
     at.length += view.requests[request].prompt_tokens
     at.ms += ms
     at.waiting_weight += weight
@@ -228,7 +235,7 @@ def begin(mine: Book, view: View, request: int) -> None:
     row = mine.requests[request]
     if row.state != WAITS:
         return
-    leave(mine, view, request)
+    _count_out(mine, view, request)
     at = mine.gpus[view.requests[request].gpu]
     row.state = RUNS
     at.running += 1
@@ -239,11 +246,20 @@ def begin(mine: Book, view: View, request: int) -> None:
 
 @compiled
 def leave(mine: Book, view: View, request: int) -> None:
-    """It is not there any more. Where nobody is left, sums of fractions are zero again, not what rounding left."""
+    """It is not there any more."""
+    if mine.requests[request].state != AWAY and mine.gpus[view.requests[request].gpu].mixed == 0:
+        _use(mine, view, request, -1)
+    _count_out(mine, view, request)
+
+
+@compiled
+def _count_out(mine: Book, view: View, request: int) -> None:
+    """It is in none of the sums. Where nobody is left, those of fractions are zero again, not what rounding left."""
     row, at = mine.requests[request], mine.gpus[view.requests[request].gpu]
     if row.state == WAITS:
         at.waiting -= 1
         at.new -= row.new
+        at.needs -= row.needs
         at.length -= view.requests[request].prompt_tokens
         at.ms = at.ms - row.ms if at.waiting else 0.0
         at.waiting_weight = at.waiting_weight - row.weight if at.waiting else 0.0
@@ -253,3 +269,22 @@ def leave(mine: Book, view: View, request: int) -> None:
         at.limit -= view.requests[request].max_new_tokens
         at.running_weight = at.running_weight - row.weight if at.running else 0.0
     row.state = AWAY
+
+
+@compiled
+def _use(mine: Book, view: View, request: int, more: int) -> None:
+    """So many more use the prompt's segments."""
+    row = view.requests[request]
+    for segment in range(row.first_segment, row.first_segment + row.segments):
+        mine.users[view.prompts.ids[segment]] += more
+
+
+@compiled
+def in_use(mine: Book, view: View, request: int) -> int:
+    """Leading tokens of the prompt that others have in theirs, on whichever GPU."""
+    row, tokens = view.requests[request], 0
+    for segment in range(row.first_segment, row.first_segment + row.segments):
+        if mine.users[view.prompts.ids[segment]] == 0:
+            break
+        tokens = int(view.prompts.ends[segment])
+    return tokens

@@ -18,6 +18,7 @@ from prebleexp.policies.marginal.book import (
     book,
     expect,
     found,
+    in_use,
     late_s,
     leave,
     meet,
@@ -28,7 +29,7 @@ from prebleexp.policies.marginal.choice import choose
 from prebleexp.policies.marginal.explained import note
 from prebleexp.policies.marginal.price import Asked
 from prebleexp.policies.marginal.rent import turn
-from prebleexp.policies.marginal.room import admitted, ended
+from prebleexp.policies.marginal.room import admitted, ended, stay_s
 from prebleexp.policies.prefix_index import forget, forget_all, insert, matches, store
 from prebleexp.sim.records import GPUS, View
 from prebleexp.sim.types import Setup
@@ -71,6 +72,9 @@ class MarginalDelay(Policy):
     copy_weight: float = 3.0
     """what a second costs in which is computed what another GPU has, besides the delay: a copy takes the place of
     others' prefixes, and a session that moves for little moves again"""
+    memory_weight: float = 6.0
+    """what a second costs in which is computed anew what a copy drove out, if the tokens that are computed there while
+    a request stays drive out what is asked for again then. Above 1, since what is computed anew drives out more"""
     settle_weight: float = 300.0
     """what a second costs in which is computed what no GPU has more than half of, times the share of the GPU's KV that
     such prompts took in the last minute, and the share of prompts that is found. High, since many follow a prefix to
@@ -112,10 +116,13 @@ class MarginalDelay(Policy):
             output,
             weight,
             first,
+            in_use(mine, view, request),
+            stay_s(mine),
             most,
             settles,
             coming,
             *weights,
+            self.memory_weight,
             self.settle_weight,
             self.rent_weight,
         )
@@ -124,7 +131,7 @@ class MarginalDelay(Policy):
             note(mine, view, request, asked, best, heir, rent, now)
         expect(mine, best, price.wait_s, now)
         turn(mine, view, price.new)
-        send(mine, view, request, best, price.new, price.ms, weight)
+        send(mine, view, request, best, price.new, max(price.new, length - asked.used), price.ms, weight)
         insert(mine.held, view, request, best)
         return best
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from prebleexp.policies.marginal.book import Book, usual_tokens
+from prebleexp.policies.marginal.book import MEMORY_S, Book, usual_tokens
 from prebleexp.policies.marginal.room import room_s
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.cost import decode_s, request_ms, step_s
@@ -29,6 +29,10 @@ class Asked(NamedTuple):
     """of a second of its latency"""
     first: float
     """of a second before its first token, that one included"""
+    used: int
+    """leading tokens of it that others use"""
+    stay_s: float
+    """seconds that requests were in memory of late, after their first tokens"""
     most: int
     """tokens of it that the GPU has which has most"""
     settles: float
@@ -48,6 +52,8 @@ class Asked(NamedTuple):
     """… their decoding, …"""
     copy_weight: float
     """… what is computed although another GPU has it, …"""
+    memory_weight: float
+    """… what is computed anew since a copy took its place, …"""
     settle_weight: float
     """… what settles where much did, …"""
     rent_weight: float
@@ -149,11 +155,12 @@ def price_of(mine: Book, view: View, asked: Asked, gpu: int, there: There, held:
     if at.waiting > 0:
         # what is under way shortens the wait, but where prompts do not share steps, decode steps come between
         wait = (min(max(0.0, at.until_s - now), there.before) if at.mixed else there.before) + longer
-    wait += room_s(mine, at, seen, new, asked.limit)
+    wait += room_s(mine, at, seen, max(new, asked.length - asked.used), asked.limit, asked.stay_s)
     waiting = at.waiting * asked.ttft_weight + at.waiting_weight
     again = asked.first + asked.others_weight * (waiting + there.running_weight)  # of a second of a later prompt
     copied = max(0, asked.most - held) / new
     room = max(float(new), float(seen.kv_free + seen.evictable - at.new))
+    missed = at.computed / MEMORY_S * asked.stay_s / room  # share of what is driven out that is asked for again
     return Price(
         asked.first * wait,
         asked.weight * (asked.output - 1.0) * there.decode_with,
@@ -162,7 +169,7 @@ def price_of(mine: Book, view: View, asked: Asked, gpu: int, there: There, held:
         asked.others_decode_weight * there.slower * asked.output * (at.waiting_weight + there.running_weight),
         asked.others_weight * asked.coming * asked.ttft_weight * longer * (wait - 0.5 * longer),
         asked.copy_weight * asked.first * longer * copied,
-        again * longer * copied * at.computed / room,
+        asked.memory_weight * again * longer * copied * missed,
         asked.settle_weight * asked.settles * asked.first * longer * at.settled / max(1, seen.kv_tokens),
         wait,
         new,

@@ -35,6 +35,9 @@ class There:
     new: int
     output: float
     weight: float
+    path: Sequence[int] = ()
+    """the prompt's segments"""
+    needs: int = 0
     waits: bool = True
 
 
@@ -47,6 +50,7 @@ class Weights:
     others_weight: float = 3.0
     others_decode_weight: float = 4.0
     copy_weight: float = 3.0
+    memory_weight: float = 6.0
     settle_weight: float = 300.0
     rent_weight: float = 0.4
 
@@ -66,6 +70,7 @@ class Model:
         self.rents: dict[int, tuple[float, float]] = {}
         self.turnovers = 0.0
         self.waits: list[tuple[float, float]] = []
+        self.path: Sequence[tuple[int, int]] = ()
 
     def rate(self, now: float, candidates: int) -> float:
         """Of arrivals so far, this one among them, a second and GPU."""
@@ -94,16 +99,31 @@ class Model:
     def free(self, g: int) -> int:
         return int(self.seen[g].kv_free) + int(self.seen[g].evictable)
 
-    def room(self, g: int, waiting: list[There], running: list[There], new: int) -> float:
-        """Seconds until one that has so many tokens to compute has room."""
-        if self.mixed or not running or not self.stays:
+    def stay(self) -> float:
+        """Seconds that requests decoded for, in the mean of late; 0: none has ended."""
+        if not self.stays:
             return 0.0
         last = self.stays[-1][0]
         faded = [(math.exp((at - last) / SETTLED_S), stay) for at, stay in self.stays]
-        stay = math.fsum(f * stay for f, stay in faded) / math.fsum(f for f, _ in faded)
+        return math.fsum(f * stay for f, stay in faded) / math.fsum(f for f, _ in faded)
+
+    def needs(self, prompt: int, new: int) -> int:
+        """Tokens of the prompt in hand that are in memory for it alone: to compute, or in nobody else's prompt."""
+        in_use = {name for there in self.there for one in there.values() for name in one.path}
+        shared = 0
+        for name, end in self.path:
+            if self.mixed or name not in in_use:
+                break
+            shared = end
+        return max(new, prompt - shared)
+
+    def room(self, g: int, waiting: list[There], running: list[There], needs: int) -> float:
+        """Seconds until one that needs so many tokens has room."""
+        if self.mixed or not running:
+            return 0.0
         may = (len(running) + len(waiting) + 1) * self.limit
-        lack = new + sum(one.new for one in waiting) + self.kept * may - self.free(g)
-        return stay * min(1.0, max(0.0, lack) / max(1, int(self.seen[g].kv_tokens) - self.free(g)))
+        lack = needs + sum(one.needs for one in waiting) + self.kept * may - self.free(g)
+        return self.stay() * min(1.0, max(0.0, lack) / max(1, int(self.seen[g].kv_tokens) - self.free(g)))
 
     def terms(self, prompt: int, output: float, hits: Sequence[int], now: float, g: int) -> tuple[list[float], float]:
         """The terms of GPU g's price, and the seconds until the first token."""
@@ -130,7 +150,7 @@ class Model:
         longer, slower = max(0.0, after - before), max(0.0, decode_with - decode) if everybody[0] else 0.0
         ahead = min(max(0.0, self.until[g] - now), before) if self.mixed else before
         wait = ahead + longer if waiting else decode / 2 + after
-        wait += self.room(g, waiting, running, new)
+        wait += self.room(g, waiting, running, self.needs(prompt, new))
         first = w.ttft_weight + weight
         # those who are there
         until_first = math.fsum(w.ttft_weight + one.weight for one in waiting)
@@ -143,6 +163,7 @@ class Model:
             math.exp((at - now) / SETTLED_S) * tokens for at, tokens, of in self.sent_there[g] if 2 * tokens > of
         )
         room = max(new, self.free(g) - sum(one.new for one in waiting))
+        missed = computed / MEMORY_S * self.stay() / room
         settles = self.found(now) if 2 * max(hits) < prompt else 0.0
         return [
             first * wait,
@@ -152,7 +173,7 @@ class Model:
             w.others_decode_weight * slower * output * of_latency,
             w.others_weight * w.ttft_weight * self.rate(now, len(self.costs)) * longer * (wait - longer / 2),
             w.copy_weight * first * longer * copied,
-            (first + w.others_weight * (until_first + decoding)) * longer * copied * computed / room,
+            w.memory_weight * (first + w.others_weight * (until_first + decoding)) * longer * copied * missed,
             w.settle_weight * settles * first * longer * settled / int(seen.kv_tokens),
         ], wait
 
@@ -162,6 +183,7 @@ class Model:
         """The terms of all GPUs' prices; `path` has the prompt's segments and where each ends."""
         self.arrivals.append(now)
         self.prompts.append((now, prompt, max(hits)))
+        self.path = path
         gpus, most = range(len(self.costs)), max(hits)
         prices = [[*self.terms(prompt, output, hits, now, g)[0], 0.0] for g in gpus]
         had = []  # what each would cost if it had what that GPU has that has most
@@ -202,7 +224,8 @@ class Model:
         self.waits.append((now, wait))
         weight = self.weights.norm_latency_weight / output + self.weights.latency_weight
         new = max(1, prompt - hits[g])
-        self.there[g][request] = There(prompt, new, output, weight)
+        path, needs = [name for name, _ in self.path], self.needs(prompt, new)
+        self.there[g][request] = There(prompt, new, output, weight, path, needs)
         self.sent_there[g].append((now, new, prompt))
         self.turnovers += new / sum(int(seen.kv_tokens) for seen in self.seen)
 

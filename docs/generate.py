@@ -27,7 +27,7 @@ WITHIN = {"hardware": {"hardware/gpu": Gpu, "hardware/model": Model}}
 """groups within a group, and what their options are"""
 HERE = Path(__file__).parent
 READING = {
-    "n": "What became of the requests: each is in exactly one of those from `n_finished` to `n_expired`. Averages are over those that reported, and were due after `slo.warmup_s`: requests that were refused or never came are in none of them, unfinished ones as of "
+    "n": "What became of the requests: each is in exactly one of those from `n_finished` to `n_failed`. Averages are over those that reported, and were due after `slo.warmup_s`: requests that were refused or never came are in none of them, unfinished ones as of "
     "their last report. So the terminal, the tables and the pages say how many were refused or not finished. [Compare](compare.md) calls a cell *incomparable* where what looks better "
     "has lost requests that the other side served. With `horizon=stop` unfinished requests are normal, with `drain` they would have waited for ever.",
     "ttft": "What a person waits for before anything appears. The tail (`p99`) shows hot spots long before the mean does. Beware of `horizon=stop`: requests "

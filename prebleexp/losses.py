@@ -42,11 +42,12 @@ FOR_GOOD = (
     Loss(
         ("n_cancelled",),
         ("drain", "stop"),
-        "cancelled (they gave up, or come after others that were cancelled, refused or lost)",
+        "cancelled (they gave up, or come after others that were cancelled, refused, lost or failed)",
         LEFT_OUT,
     ),
     Loss(("n_expired",), ("drain", "stop"), "expired (they waited too long in the gateway)", LEFT_OUT),
     Loss(("n_lost",), ("drain", "stop"), "lost with their GPU, and not routed again", AS_REPORTED),
+    Loss(("n_failed",), ("drain", "stop"), "failed by their GPU, since their KV did not arrive", AS_REPORTED),
     Loss(("n_unrouted",), ("drain",), "held at the router to the end", LEFT_OUT),
     Loss(BETWEEN, ("drain",), "left between two GPUs", AS_REPORTED),
     Loss(("n_queued",), ("drain",), "left waiting on a GPU for ever", AS_REPORTED),
@@ -81,8 +82,8 @@ def lost(rows: Sequence[Row]) -> int:
 
 
 def unserved(rows: Iterable[Row]) -> dict[str, int]:
-    """Requests that were refused, cancelled expired or lost, and those unfinished or not due at the end."""
-    gone = ("n_refused", "n_cancelled", "n_expired", "n_lost")
+    """Requests that were refused, cancelled, expired, lost or failed, and those unfinished or not due at the end."""
+    gone = ("n_refused", "n_cancelled", "n_expired", "n_lost", "n_failed")
     kinds = {"refused": gone, "unfinished": (*STOPPED.metrics, *LATER.metrics)}
     every = list(rows)
     return {

@@ -205,12 +205,14 @@ _METRICS = (
            "ended, or later, or in a session that was not to begin after duration_s. Where no request comes after "
            "another, they are in n_unrouted."),
     _count(State.CANCELLED, LOWER, "Requests that had no first token within their patience, or never came since they "
-           "come after one that was cancelled, refused or lost."),
+           "come after one that was cancelled, refused, lost or failed."),
     _count(State.LOST, LOWER, "Requests that were lost with their GPU, and not routed again."),
     _count(State.HELD, LOWER, "Requests whose prompt was computed when the run ended, and whose output's GPU had taken "
            "no room for it (only where prompts have GPUs of their own)."),
     _count(State.RESERVED, LOWER, "Requests whose KV was under way between GPUs when the run ended (likewise)."),
     _count(State.EXPIRED, LOWER, "Requests that waited too long in the gateway's queue (gateway.ttl_queue_s)."),
+    _count(State.FAILED, LOWER, "Requests whose KV did not arrive, which ended them with an error "
+           "(engine.kv_load_failure_policy=fail), and that were not routed again."),
     Metric("retries", "retries", lambda run: int(run.made.retries.sum()), "times", LOWER,
            "Attempts after requests' first that the gateway allowed (gateway.retries)."),
     Metric("refused_admission", "requests not admitted", lambda run: int(np.isin(run.made.refused_by, (1, 3, 4, 5))
@@ -263,7 +265,8 @@ _METRICS = (
            lambda run: statistics(run.made.stopped_s[run.made.stopped_s > 0])[0], "s", LOWER, "Mean, over those that "
            "were, of the time that requests were in no batch for the last stage of moves, in seconds."),
     Metric("losses", "losses", lambda run: int(run.made.losses.sum()), "times", LOWER,
-           "How often a request was lost with its GPU (faults): it was routed again, unless it ended so."),
+           "How often a request was lost with its GPU (faults), or its KV did not arrive: it was routed again, unless "
+           "it ended so."),
     Metric("availability", "availability of GPUs",
            lambda run: 1.0 - run.of_gpus(run.made.gpu_down_s) / run.made.end_s if run.made.end_s else None, "share",
            HIGHER, "The share of the run's time in which GPUs were not down, mean of all."),

@@ -8,7 +8,8 @@
 
 What is run is the Python of 0.33.0; compiled code of it is not needed. `again` records recordings once more, and says
 in which columns they differ. `random` records random small settings, to be replayed by the tests: one engine, `offload`
-with a host's memory behind its cache, or `pd`, a pair, with any of `groups`, `lora`, `spec` and `interval`.
+with a host's memory behind its cache, or `pd`, a pair, with any of `groups`, `lora`, `spec` and `interval`,
+and of a pair `fail`.
 """
 
 from __future__ import annotations

@@ -55,6 +55,8 @@ class Engine(Part):
       transfers is over; the GPU hears of those that are, and a request is about to give its blocks back, again called
       by the engine. Where GPUs lend each other
       what they have, also `has`, `lend`, `take_back` and `do_without`
+    - `fail(self, mine, world, request, now)`, called by the engine, where a GPU may be lost whose KV a request waits
+      for: it ends with an error
     - `move(self, mine, world, g, now)`, `copied(self, mine, world, g, now)`, `stop(self, mine, world, g, now)` and
       `abandon(self, mine, world, g, now)`, needed only where requests are moved: begin to move one from GPU g to
       `world.moves.gpus[g].target`, if there is one; a stage of it has come; it leaves the batch, called by the engine;

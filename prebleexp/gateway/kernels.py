@@ -34,6 +34,7 @@ from prebleexp.sim.sessions import failed, look_ahead
 from prebleexp.sim.types import State
 
 EXPIRED, REFUSED, LOST = int(State.EXPIRED), int(State.REFUSED), int(State.LOST)
+FAILED = int(State.FAILED)
 
 
 @compiled
@@ -55,7 +56,8 @@ def _attempt(mine: Books, world: World, request: int, now: float) -> int:
 
 @compiled
 def join(self: Any, mine: Books, world: World, request: int, now: float) -> int:
-    is_lost = LOST in (world.jobs[request].state, world.jobs[leg_of(world, request)].state)
+    state = world.jobs[request].state
+    is_lost = state == FAILED or LOST in (state, world.jobs[leg_of(world, request)].state)
     if mine.again.terms.retries > 0 and is_lost:
         return WAITS if comes_again(mine, world, request, now) != 0 else TURNED_AWAY
     _queue(mine, world, request, now)

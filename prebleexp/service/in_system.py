@@ -24,7 +24,7 @@ def slope(come_s: Floats, gone_s: Floats, start_s: float, end_s: float) -> float
 
 def stayed(made: Outcome) -> npt.NDArray[np.bool_]:
     """Those that came, and were not sent away and did not go: they leave when they are finished."""
-    return np.isfinite(made.due_s) & ~np.isin(made.state, (State.REFUSED, State.CANCELLED, State.LOST))
+    return np.isfinite(made.due_s) & ~np.isin(made.state, (State.REFUSED, State.CANCELLED, State.LOST, State.FAILED))
 
 
 def growth(workload: Workload, made: Outcome) -> float | None:

@@ -21,7 +21,7 @@ DECIDER = np.dtype([(name, np.int64) for name in ("own", "goes")], align=True)
 _OF_TIERS = ("fetch", "offload", "landed", "heard", "part")
 _OF_PEERS = ("has", "lend", "take_back", "do_without")
 _OF_MOVES = ("move", "copied", "stop", "abandon", "spares", "set_aside", "set_free", "take_in")
-_OPTIONAL = (*_OF_POOLS, *_OF_TIERS, *_OF_PEERS, *_OF_MOVES)
+_OPTIONAL = (*_OF_POOLS, *_OF_TIERS, *_OF_PEERS, "fail", *_OF_MOVES)
 ENGINE = np.dtype([(name, np.int64) for name in (*_OF_ENGINES, *_OPTIONAL)], align=True)
 
 _OF_LINKS = ("own", "ask", "happens", "takes", "drop", "open_for", "more")

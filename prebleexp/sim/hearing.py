@@ -34,7 +34,7 @@ from prebleexp.sim.running_mean import learn
 from prebleexp.sim.sessions import ended, failed
 from prebleexp.sim.types import State
 
-UNROUTED, GONE_WITH_IT = int(State.UNROUTED), int(State.LOST)
+UNROUTED, GONE_WITH_IT, FAILED = int(State.UNROUTED), int(State.LOST), int(State.FAILED)
 
 
 @compiled
@@ -67,7 +67,7 @@ def is_lost_alone(world: World, row: int, request: int) -> bool:
     if world.seen.requests[row].gpu == NONE:  # it waited for a router, who has told nobody
         call_none(world.gateway.hear, world.gateway.own, world, LOST, request)
     becomes, gateway = TURNED_AWAY, world.gateway
-    if world.rules.retry or world.jobs[row].state != GONE_WITH_IT:
+    if world.rules.retry or world.jobs[row].state not in (GONE_WITH_IT, FAILED):
         becomes = call_int(gateway.join, gateway.own, world, request, world.control.now)
     if becomes == TURNED_AWAY:
         failed(world, request)

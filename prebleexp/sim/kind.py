@@ -15,6 +15,7 @@ from prebleexp.sim.signatures import (
     DECIDING,
     DECODING,
     ENGINE,
+    FAILING,
     LENDING,
     MIGRATING,
     MOVING,
@@ -40,12 +41,13 @@ class Kind:
             (CANCELLING, given.impatient or (waits and FEATURES["faults"](given))),
             (TIERING, given.tiers),
             (LENDING, lends),
+            (FAILING, FEATURES["faults"](given) and (lends or FEATURES["pull"](given))),
             (MIGRATING, given.migration),
             (DECODING, not (given.tiers or given.migration or self.setup.ranks * self.setup.stages > 1)),
         ):
             functions |= some if there else {}
         made = engine.kernels_for(self.setup), kept
-        self.engine = Plug(engine, *made, addresses.ENGINE, functions, ("cancel", "decode"), given.check)
+        self.engine = Plug(engine, *made, addresses.ENGINE, functions, ("cancel", "decode", "fail"), given.check)
         costs, asked = (hardware.kernels(), hardware.start()), {**COST, **(WAVE if hardware.ranks > 1 else {})}
         self.cost = Plug(hardware, *costs, addresses.COST, asked, check=given.check)
         self.cost.record.frontend_s, self.cost.record.frontend_token_s = hardware.frontend_s

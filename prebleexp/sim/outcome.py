@@ -25,7 +25,7 @@ KINDS = {
 """of each column's elements"""
 
 
-SERVED = np.isin(list(State), (State.QUEUED, State.RUNNING, State.FINISHED, State.LOST))
+SERVED = np.isin(list(State), (State.QUEUED, State.RUNNING, State.FINISHED, State.LOST, State.FAILED))
 """(states,) whether by a GPU, if only until that was lost"""
 
 UNLESS_KNOWN = {"refused_by", "retries", "moves", "moves_aborted", "stopped_s", *(f"{name}_tokens" for name in NAMES)}

@@ -190,7 +190,7 @@ JOB = np.dtype(
         ("number", np.int32),  # in order of arrival
         ("reached", np.int32),  # whether its GPU has it
         ("length_class", np.int32),  # its row of World.left
-        ("losses", np.int32),  # how often the GPU that it was on, or was sent to, was down
+        ("losses", np.int32),  # how often the GPU that it was on, or was sent to, was down, or its KV did not arrive
         ("answer", np.int32),  # where the router sends it, while its decision takes time
         ("next", np.int32),  # behind it in the router's queue
         ("output_seen", np.int32),

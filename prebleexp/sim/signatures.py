@@ -56,6 +56,8 @@ LENDING: Signatures = {
     "do_without": (NOTHING, (WORLD, *_SUBJECT)),
 }
 """… and from other GPUs"""
+FAILING: Signatures = {"fail": (NOTHING, (WORLD, *_SUBJECT))}
+"""… and where it may not arrive, for its sender is lost"""
 MIGRATING: Signatures = {
     **dict.fromkeys(("move", "copied", "stop", "abandon"), (NOTHING, (WORLD, *_SUBJECT))),
     "spares": (INT, (WORLD, INT, INT)),

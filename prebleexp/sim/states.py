@@ -21,7 +21,8 @@ class State(IntEnum):
     NOT_DUE = 5
     """the run ended before it was due (where no request comes after another, it is unrouted instead)"""
     CANCELLED = 6
-    """its patience was over before its first token, or one that it comes after was cancelled, refused or lost"""
+    """its patience was over before its first token, or one that it comes after was cancelled, refused or lost, or
+    failed"""
     LOST = 7
     """its GPU went down, or was down when it came there"""
     HELD = 8
@@ -30,3 +31,5 @@ class State(IntEnum):
     """the GPU for its output has taken room for it, and its KV is under way"""
     EXPIRED = 10
     """it waited too long in the gateway's queue"""
+    FAILED = 11
+    """its KV did not arrive at its GPU, which ended it with an error"""

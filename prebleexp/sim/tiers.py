@@ -109,6 +109,7 @@ FETCH = np.dtype(
         ("copied", np.int32),  # … of its host's copies, or else …
         ("holds", np.int32),  # … of its cache's blocks, which are pinned for it there (the engine's)
         ("asked", np.int32),  # whether it is under way, or waits for the step in which it got its blocks
+        ("fails", np.int32),  # whether a part of it does not arrive, and the request ends with that
         ("step", np.int64),  # that one, of its GPU
         ("next", np.int32),  # request whose KV is under way to the same GPU
     ],

@@ -92,6 +92,13 @@ def test_a_run_in_which_everybody_is_served_says_nothing(command: Command) -> No
     assert (code, said(err)) == (0, [])
 
 
+def test_requests_whose_kv_did_not_arrive_are_spoken_of() -> None:
+    row = {"n_requests": 5, "n_failed": 2}
+    said = "2 of 5 requests were failed by their GPU, since their KV did not arrive"
+    assert sentences([("", [row])]) == [f"{said}; means have them as of their last report, or leave them out"]
+    assert (lost([row]), unserved([row])["refused"]) == (2, 2)
+
+
 @pytest.mark.slow
 def test_a_sweep_says_in_how_many_cells_and_where_most(command: Command) -> None:
     _, out, err = command("-m", *MOONCAKE[:3], "gpus=2", "duration_s=5", "policy=lor,picky", "report=none")

@@ -16,14 +16,17 @@ from hypothesis import strategies as st
 
 from prebleexp.faults.base import Event
 from prebleexp.faults.timeline import Timeline
+from prebleexp.gateway.base import Gateway
 from prebleexp.policies.research.mooncake import Mooncake
 from prebleexp.policies.round_robin import RoundRobin
 from prebleexp.sim.links import FAIR, FIFO, INFINITE
+from prebleexp.sim.records import DOWN
 from prebleexp.sim.tiering import Tier, Tiering
 from prebleexp.sim.tiers import CHEAPER, THRESHOLD
 from prebleexp.sim.types import Outcome, State, Workload
+from tests.support.accounted import accounted
 from tests.support.by_hand.streams import own, stream
-from tests.support.by_hand.tiers import KV_BYTES, MS, STEP, host, serve, tier, tokens_ms
+from tests.support.by_hand.tiers import KV_BYTES, MS, STEP, VLLM_ALONE, host, serve, tier, tokens_ms
 from tests.support.outcomes import assert_alike
 from tests.support.sampled import examples
 from tests.support.strategies.paths import workloads
@@ -149,11 +152,14 @@ def lost(g: int, at_s: float) -> Timeline:
     return Timeline(detect_ms=0.0, happen=(Event(at_s, g, "down", 1.0), Event(at_s + 0.01, g, "up", 1.0)))
 
 
+RECOMPUTES = replace(VLLM_ALONE, kv_load_failure_policy="recompute")
+
+
 @pytest.mark.parametrize(("down_s", "found", "ms"), [(0.35, 0, 450), (0.4, 992, 499.2)])
 def test_what_a_lost_gpu_lends_is_computed_instead(down_s: float, found: int, ms: float) -> None:
     """GPU 1 fetches X from GPU 0 from 300 to 399.2 ms; GPU 0 is lost at 350, and GPU 1 computes X until 450."""
     two = stream([own(0, 1000)] * 2, [0.0, 0.3], [1, 1])
-    made = fetch(two, faults=lost(0, down_s))
+    made = fetch(two, faults=lost(0, down_s), engine=RECOMPUTES)
     assert tokens_ms(two, made) == [100, ms]
     assert made.losses.tolist() == [0, 0]
     assert made.peer_tokens.tolist() == [0, found]
@@ -168,11 +174,34 @@ def test_the_part_before_it_is_used() -> None:
     prompts = [whole, short, small, own(3, 1000), small, whole]
     six = stream(prompts, [0.0, 0.0, 0.0, 0.2, 0.2, 0.6], [1] * 6)
     given = {"tiers": replace(host(500), peers=peers()), "hardware": replace(STEP, kv_tokens=16 * 71)}
-    made = fetch(six, faults=lost(0, 0.61), **given)
+    made = fetch(six, faults=lost(0, 0.61), engine=RECOMPUTES, **given)
     assert made.gpu.tolist() == [0, 1, 0, 1, 0, 1]
     assert [made.hit_tokens[-1], made.host_tokens[-1], made.peer_tokens[-1]] == [112, 384, 0]
     assert made.prefilled_tokens[-1] == 504
     assert tokens_ms(six, made)[-1] == pytest.approx(738.4)
+
+
+@pytest.mark.parametrize(
+    ("on_loss", "gateway", "state", "ms"),
+    [
+        ("fail", None, State.FAILED, [float("nan"), 455]),
+        ("retry", None, State.FINISHED, [450, 550]),
+        ("retry", Gateway(retries=1, retry_initial_s=1e-13, retry_max_s=1e-13), State.FINISHED, [450, 550]),
+    ],
+)
+def test_a_request_whose_kv_does_not_arrive_fails(
+    on_loss: str, gateway: Gateway | None, state: State, ms: list[float]
+) -> None:
+    """As above, and as it is by default: 70 blocks, of which X waits with 62 at GPU 1, which hears at 350 ms that no
+    more comes. Y has room there at 355, unless X is routed again."""
+    three = stream([own(0, 1000), own(0, 1000), own(1, 1000)], [0.0, 0.3, 0.355], [1] * 3)
+    hardware = replace(STEP, kv_tokens=16 * 71)
+    made = fetch(three, faults=replace(lost(0, 0.35), on_loss=on_loss), hardware=hardware, gateway=gateway)
+    assert made.state.tolist() == [State.FINISHED, state, State.FINISHED]
+    np.testing.assert_array_equal(tokens_ms(three, made), [100, *ms])
+    assert made.losses.tolist() == [0, 1, 0]
+    assert made.retries.tolist() == [0, int(gateway is not None), 0]
+    assert made.peer_tokens.tolist() == [0] * 3
 
 
 def test_a_lost_gpu_gives_back_what_was_lent_to_it() -> None:
@@ -185,6 +214,7 @@ def test_a_lost_gpu_gives_back_what_was_lent_to_it() -> None:
 
 
 # ---------------------------------------------------------------- laws
+TENTHS = [at / 10 for at in range(1, 40)]
 LINKS = st.builds(
     peers,
     gb_s=st.sampled_from([0.001, 0.1, 1e9]),
@@ -209,6 +239,34 @@ def test_all_that_is_lent_is_given_back(workload: Workload, links: Tier, kv: int
     served = made.state == State.FINISHED
     found = made.hit_tokens + made.peer_tokens + made.prefilled_tokens
     np.testing.assert_array_equal(found[served], workload.prompt_tokens[served])
+
+
+def free_of(world: Any) -> list[int]:
+    """KV tokens of the GPUs that are not down: what these told last stands."""
+    up = [g for g in range(len(world.live)) if world.servers[g].stage != DOWN]
+    return [int(world.live[g].kv_free + world.live[g].evictable) for g in up]
+
+
+@pytest.mark.parametrize("on_loss", ["retry", "fail"])
+def test_who_fails_leaves_nothing_behind(on_loss: str) -> None:
+    """Thirty requests with three prefixes, which come over a slow link, while a GPU is lost every 100 ms."""
+    lost_so, last = 0, []
+    happen = [Event(at + up / 100, i % 2, ("down", "up")[up], 1.0) for i, at in enumerate(TENTHS) for up in (0, 1)]
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        prompts = [[(int(rng.integers(3)), 300), (100 + i, 20)] for i in range(30)]
+        workload = stream(prompts, np.sort(rng.uniform(0, 3, 30)).tolist(), rng.integers(1, 40, 30).tolist())
+        made = fetch(
+            workload,
+            tiers=Tiering(KV_BYTES, peers=peers(float(rng.choice([0.3, 0.6])))),
+            hardware=replace(MS, kv_tokens=1000),
+            on_event=lambda world: last.append(free_of(world)),
+            faults=Timeline(detect_ms=0.0, on_loss=on_loss, happen=tuple(happen)),
+        )
+        assert set(last[-1]) == {1000}
+        accounted(workload, made)
+        lost_so += int((made.state == State.FAILED).sum())
+    assert (lost_so > 0) == (on_loss == "fail")
 
 
 @settings(max_examples=examples(40), deadline=None)

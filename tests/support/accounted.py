@@ -9,7 +9,8 @@ from prebleexp.sim.types import Outcome, State, Workload
 
 def accounted(workload: Workload, made: Outcome, requeues: bool = False) -> None:
     """No request vanishes, none is served twice unless it is lost or given back, nothing is before its cause."""
-    finished, lost, routed = made.state == State.FINISHED, made.state == State.LOST, made.gpu >= 0
+    finished, routed = made.state == State.FINISHED, made.gpu >= 0
+    lost = np.isin(made.state, (State.LOST, State.FAILED))
     assert (np.isfinite(made.finish_s) == finished).all()
     target = np.minimum(workload.output_tokens, workload.max_new_tokens)
     assert (made.output_seen <= target).all()

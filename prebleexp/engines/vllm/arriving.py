@@ -68,9 +68,12 @@ def hear_of_load(mine: Engines, world: World, g: int, request: int) -> None:
         return
     gpu.reserved -= 1
     gpu.queued += 1
+    world.jobs[request].state = QUEUED
+    if tiers.fetches[request].fails != 0:
+        call_none(world.engines[g].fail, world.engines[g].own, world, request, world.control.now)
+        return
     job.computed = reached(mine, request, int(tiers.ends[TIERS - 1, request]))
     queue.push(mine, g, request)
-    world.jobs[request].state = QUEUED
 
 
 @compiled
@@ -137,9 +140,10 @@ def break_off_loans(world: World, g: int) -> None:
 
 @compiled
 def do_without(self: Any, mine: Engines, world: World, request: int, now: float) -> None:
-    """What was to come from another GPU does not: a request keeps its blocks, and computes the rest itself, as with
-    vLLM's `kv_load_failure_policy=recompute`."""
+    """What was to come from another GPU does not: when the GPU hears that the load is over, the request ends with an
+    error, or keeps its blocks, and computes the rest itself (vLLM's `kv_load_failure_policy`)."""
     _drop_part(mine, world, PEERS, request)
+    world.tiers.fetches[request].fails = mine.settings.fails
     tiers, g, size = world.tiers, int(world.seen.requests[request].gpu), mine.settings.block_size
     low, high = part_of(tiers, PEERS, request)
     tiers.ends[PEERS, request] = low

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from prebleexp.engines.vllm.arriving import do_without as do_without
+from prebleexp.engines.vllm.failing import fail as fail
 from prebleexp.engines.vllm.loading import fetch as fetch
 from prebleexp.engines.vllm.moving import abandon as abandon
 from prebleexp.engines.vllm.moving import copied as copied

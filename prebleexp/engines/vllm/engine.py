@@ -18,13 +18,12 @@ if TYPE_CHECKING:
     from prebleexp.engines.vllm.groups import Grouping
     from prebleexp.sim.comer import Coming
 
-POLICIES = ("fcfs", "priority")
 DEFAULTS = ((160.0, 16384, 1024), (70.0, 8192, 1024), (0.0, 2048, 256))
 """(memory of a GPU in GiB or more, max_num_batched_tokens, max_num_seqs): vllm/engine/arg_utils.py"""
 SMALL = "a100"
 """has the smallest ones in spite of its memory"""
 FLAGS = ("enable_prefix_caching", "enable_chunked_prefill", "async_scheduling", "scheduler_reserve_full_isl")
-UNLESS_SAID = ("max_loras", "speculative_config", "prefill_schedule_interval")
+UNLESS_SAID = ("max_loras", "speculative_config", "prefill_schedule_interval", "kv_load_failure_policy")
 """fields that are no part of a key where they have their default"""
 AT_ONCE = 3
 """steps of a GPU that are scheduled without a pause"""
@@ -96,6 +95,8 @@ class VLLM(Engine):
     """LoRA adapters that run at once, at most; a request with another adapter waits, and later ones are tried"""
     prefill_schedule_interval: int = 1
     """prompts are computed in every so many steps, and outputs alone in those between; 1: in each"""
+    kv_load_failure_policy: str = "fail"
+    """of a request whose KV does not arrive: fail, it ends with an error; or recompute, its GPU computes the rest"""
 
     def __post_init__(self) -> None:
         drafts = SpeculativeConfig.of(self.speculative_config)
@@ -103,15 +104,14 @@ class VLLM(Engine):
         valid = "false where ngram drafts: it looks at tokens when a step is over"
         known = drafts.method != "ngram" or self.async_scheduling is False
         require(known, "engine.async_scheduling", self.async_scheduling, valid)
-        integer("engine.max_loras", self.max_loras, 1, MOST_SEQS)
-        integer("engine.prefill_schedule_interval", self.prefill_schedule_interval, 1, MOST_SEQS)
-        optional = {"max_num_batched_tokens": MOST_TOKENS, "max_num_seqs": MOST_SEQS}
-        for name, most in optional.items():
+        for name in ("max_loras", "prefill_schedule_interval", "block_size"):
+            integer(f"engine.{name}", getattr(self, name), 1, MOST_SEQS)
+        for name, most in (("max_num_batched_tokens", MOST_TOKENS), ("max_num_seqs", MOST_SEQS)):
             if getattr(self, name) is not None:
                 integer(f"engine.{name}", getattr(self, name), 1, most)
-        integer("engine.block_size", self.block_size, 1, 2**16)
         integer("engine.long_prefill_token_threshold", self.long_prefill_token_threshold, 0, MOST_TOKENS)
-        one_of("engine.scheduling_policy", self.scheduling_policy, POLICIES)
+        one_of("engine.scheduling_policy", self.scheduling_policy, ("fcfs", "priority"))
+        one_of("engine.kv_load_failure_policy", self.kv_load_failure_policy, ("fail", "recompute"))
         for name in FLAGS:
             flag(f"engine.{name}", getattr(self, name))
         if self.prefix_cache_retention_interval is not None:
@@ -238,6 +238,7 @@ class VLLM(Engine):
             tiered=setup.tiers,
             fenced=self.async_scheduling and (setup.tiers or setup.reads),
             connected=connected,
+            fails=self.kv_load_failure_policy == "fail",
             tables=1 if grouping is None else len(grouping.groups),
             grouped=grouping is not None,
             told_keys=NEVER if grouping is None else segment_ids + len(setup.workload),
@@ -248,10 +249,9 @@ class VLLM(Engine):
         )
         interval = self.prefix_cache_retention_interval
         groups = None if grouping is None else rooms.groups(setup, settings, grouping, interval)
-        of_adapters = adapters(setup, self.max_loras)
         parallel = self.kernels_for(setup).parallel(setup, self) if setup.ranks * setup.stages > 1 else None
         held_back = cadence(setup.gpus, len(setup.workload), self.prefill_schedule_interval)
-        seams = (groups, of_adapters, self.speculation(setup), held_back, parallel)
+        seams = (groups, adapters(setup, self.max_loras), self.speculation(setup), held_back, parallel)
         return rooms.engines(setup, settings, setup.last_tokens, *seams)
 
     def speculation(self, setup: Setup) -> Any:

@@ -64,7 +64,7 @@ def hear(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
         elif prefills(world, g):
             give_up(mine, world, g, row)
         else:
-            _is_there(mine, g, row)
+            _is_there(mine, world, g, row)
         step.heard += 1
         row = behind
     step.news = NONE
@@ -77,15 +77,26 @@ def hear(self: Any, mine: Engines, world: World, g: int, now: float) -> None:
 
 
 @compiled
-def _is_there(mine: Engines, g: int, request: int) -> None:
-    """It waits to be admitted."""
+def _is_there(mine: Engines, world: World, g: int, request: int) -> None:
+    """It waits to be admitted, unless its KV did not arrive."""
     gpu, job = mine.gpus[g], mine.jobs[request]
     gpu.reserved -= 1
     gpu.queued += 1
     if job.filling == PULLED and job.computed < job.known:
+        if mine.settings.fails:
+            call_none(world.engines[g].fail, world.engines[g].own, world, request, world.control.now)
+            return
         job.filling = FAILED
         gpu.waiting_tokens += job.known - job.computed
     queue.push(mine, g, request)
+
+
+@compiled
+def begin_anew(mine: Engines, row: int) -> None:
+    """Who holds nothing any more is as if it had not been here."""
+    job = mine.jobs[row]
+    job.running = job.computed = job.keyed = job.segment = job.finished = 0
+    job.filling, mine.preemptions[row] = 1, 0
 
 
 @compiled
@@ -94,8 +105,7 @@ def give_up(mine: Engines, world: World, g: int, leg: int) -> None:
     job = mine.jobs[leg]
     release(mine, g, leg)
     job.known = world.seen.requests[leg].prompt_tokens
-    job.running = job.computed = job.keyed = job.segment = job.finished = 0
-    job.filling, mine.preemptions[leg] = 1, 0
+    begin_anew(mine, leg)
     mine.gpus[g].held -= 1
 
 

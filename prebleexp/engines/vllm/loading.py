@@ -86,7 +86,7 @@ def fetch(self: Any, mine: Engines, world: World, request: int, now: float) -> i
     step.evicted += evicted
     step.reserved += 1
     _note(mine, world, g, request, step)
-    one.asked, one.step, one.coming = 0, gpu.scheduled, UNHEARD
+    one.asked, one.fails, one.step, one.coming = 0, 0, gpu.scheduled, UNHEARD
     want_held(mine, world, g, request)
     _join(world, g, request)
     for tier in range(TIERS):

@@ -235,6 +235,8 @@ class Settings(NamedTuple):
     into them. So it is not preempted before, and whoever needs blocks is not scheduled, nor those behind"""
     connected: bool
     """whether there is a KV connector: to tiers, or between GPUs with roles"""
+    fails: bool
+    """whether a request whose KV does not arrive ends with an error; else its GPU computes what is missing"""
     tables: int
     """of blocks, that each request has: one, or one for each group of layers"""
     grouped: bool

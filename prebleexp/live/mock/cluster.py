@@ -26,7 +26,7 @@ from prebleexp.sim.types import Ints, State
 
 ROWS = 1 << 14
 """requests that are remembered, those under way included"""
-OVER = (State.FINISHED, State.REFUSED, State.EXPIRED, State.CANCELLED, State.LOST)
+OVER = (State.FINISHED, State.REFUSED, State.EXPIRED, State.CANCELLED, State.LOST, State.FAILED)
 LIFE_S = 30 * 86400.0
 """seconds from which on nothing happens to GPUs"""
 

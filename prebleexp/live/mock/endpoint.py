@@ -228,8 +228,10 @@ class Stream:
             body = self._answer.whole(ticket.answer, ticket.reason, ticket.prompt, self._used(ticket))
             exchange.respond(200, body, headers=self._headers)
             self._endpoint.clock.wrote(at_s)
-        elif state == State.LOST:  # as of a process that died
+        elif state == State.LOST or (state == State.FAILED and ticket.made > 0):  # as of a process that died
             exchange.abort()
+        elif state == State.FAILED:
+            exchange.fail(500, "the request's KV did not arrive")
         elif ticket.fits:
             exchange.fail(429, "too many requests: the gateway has no place for this one")
         else:

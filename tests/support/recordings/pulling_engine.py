@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from prebleexp.engines.vllm import stepping
+from prebleexp.engines.vllm.failing import fail as fail
 from prebleexp.engines.vllm.records import PULLS
 from prebleexp.engines.vllm.stepping import arrive as arrive
 from prebleexp.engines.vllm.stepping import begin as begin

@@ -11,6 +11,8 @@ import numpy as np
 from prebleexp.engines.vllm.engine import VLLM
 from prebleexp.engines.vllm.groups import Grouping
 from prebleexp.engines.vllm.records import PULLED, STEPS
+from prebleexp.faults.base import Event
+from prebleexp.faults.timeline import Timeline
 from prebleexp.lengths.known import Max
 from prebleexp.overhead.model import Overhead
 from prebleexp.policies.round_robin import RoundRobin
@@ -29,7 +31,9 @@ from tests.support.recordings.vllm import OF_STREAMS, Scripted, Watched, engine_
 from tests.support.shared_code import shares_code
 
 PAIRS = recordings("vllm_features", "pd_*.npz")
-RESERVED = int(State.RESERVED)
+FAULTS = Timeline(on_loss="fail", happen=(Event(1e9, 0, "slow", 1.0),))
+"""none, but KV may fail to arrive"""
+RESERVED, FAILED = int(State.RESERVED), int(State.FAILED)
 
 
 @dataclass(frozen=True)
@@ -60,10 +64,13 @@ class WatchedPart(Watched):
         super().__init__(engine, "pd".index(name))
         self.name, self.first = name, legs
         self.awaits: list[int] = []
+        self.failed: dict[int, float] = {}
         self.heard: dict[int, float] = {}
 
     def __call__(self, world: Any) -> None:
+        over = self.over
         super().__call__(world)
+        self._note_failed(world, over)
         gpu, steps = self.mine.gpus[self.g], self.mine.steps[self.g]
         news: list[int] = []
         for row in (*(steps[n % STEPS].news for n in range(int(gpu.over), int(gpu.scheduled))), gpu.news):
@@ -74,6 +81,19 @@ class WatchedPart(Watched):
             if row not in news:
                 self.heard[row - self.first] = float(world.control.now)
         self.awaits = news
+
+    def _note_failed(self, world: Any, over: int) -> None:
+        """Requests whose KV did not arrive end behind those that finish with the step that hears of it."""
+        failed = set(np.flatnonzero(world.jobs.state == FAILED).tolist()) - set(self.failed)
+        if not failed:
+            return
+        ended = [at for at, one in enumerate(self.rows) if one["of"] < self.over]
+        heard = [at for at in ended if self.rows[at]["of"] >= over and self.rows[at]["heard"] > 0]
+        for row in sorted(failed) if self.name == "d" else ():
+            self.failed[row] = float(world.control.now)
+            self.lists["finished_request"][(heard or ended)[-1]].append(row)
+            for at in heard[-1:]:  # none, if that was a step without a request
+                self.rows[at]["finished"] += 1
 
     def columns(self) -> Columns:
         made = super().columns()
@@ -137,6 +157,8 @@ class Pair:
         made["prefill_end_ns"] = ns(ends)
         made["first_token_ns"] = ns(outcome.ttft_s + columns["arrival_ns"] / 1e9)
         made["finish_ns"] = ns(outcome.finish_s)
+        for row, at in d.failed.items():
+            made["finish_ns"][row] = round(at * 1e9)
         return made
 
     def _of_requests(self, known: dict[int, Any], factor: float = 1.0) -> Any:
@@ -152,6 +174,7 @@ def _engine(config: dict[str, Any], columns: Columns, name: str) -> Any:
     given = {one.name: getattr(plain, one.name) for one in fields(VLLM)}
     groups = groups_of(own) if own.get("groups") else ()
     kind = HearingLater if config.get("poll") == "results" else Pulling
+    given["kv_load_failure_policy"] = config.get("failure_policy", "fail")
     engine = kind(**given, groups=groups)
     if "accepts" not in columns:
         return engine
@@ -196,6 +219,7 @@ def replay(config: dict[str, Any], columns: Columns) -> Columns:
             **local,
         ),
         on_event=pair,
+        faults=FAULTS if "fails" in columns else None,
     )
     return pair.columns(columns, outcome)
 

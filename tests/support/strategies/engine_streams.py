@@ -235,10 +235,13 @@ def random_pairs(
 
 def random_of(features: set[str], seed: int) -> tuple[dict[str, Any], Columns]:
     """One engine, with a host (`offload`), or a pair (`pd`), and what else is named: `groups`, `lora`, `spec`,
-    `interval`."""
+    `interval`; of a pair also `fail`: requests whose KV does not arrive end."""
     named = "groups" in features, "spec" in features, "lora" in features
     if "pd" in features:
         config, workload = random_pairs(seed, *named)
+        if "fail" in features:
+            n, config["failure_policy"] = len(workload["arrival_ns"]), "fail"
+            workload["fails"] = (np.random.default_rng([seed, 7]).random(n) < 0.2).astype(np.int32)
     elif "offload" in features:
         config, workload = random_offloads(seed, *named)
     else:

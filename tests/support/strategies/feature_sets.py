@@ -170,6 +170,7 @@ def _engine(has: set[str], rng: np.random.Generator) -> Engine:
         scheduler_reserve_full_isl=bool(rng.integers(2)),
         watermark=float(rng.choice([0.0, 0.1])),
         host_s=2.0**-11,
+        kv_load_failure_policy="recompute",  # as the second simulator does
     )
     lacks = {*ROLES, "tiers", "migration", "ranks", "stages"} - {RESERVE_FIRST}
     return of_sglang if RESERVE_FIRST in has or (not has & lacks and rng.random() < 0.3) else of_vllm

@@ -30,6 +30,7 @@ VLLMS = st.builds(
     scheduler_reserve_full_isl=st.booleans(),
     watermark=st.sampled_from([0.0, 0.1]),
     max_loras=st.sampled_from([1, 2, 1000]),
+    kv_load_failure_policy=st.just("recompute"),  # the second simulator knows no other; recordings and examples do
 )
 POLICIES = st.one_of(
     st.sampled_from([LeastOutstanding(), RoundRobin()]),

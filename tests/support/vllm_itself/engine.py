@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from vllm.v1.engine import FinishReason
 from vllm.v1.outputs import DraftTokenIds, KVConnectorOutput, ModelRunnerOutput
 
 from tests.support.recordings.columns import Columns
@@ -190,6 +191,8 @@ class Engine:
         outputs = scheduler.update_from_output(step.output, of)
         given = [one for each in outputs.values() for one in each.outputs]
         finished = [one for one in given if one.finish_reason is not None]
+        # those that fail come last, and there in order, as they do not from a set
+        finished.sort(key=lambda one: int(one.request_id) if one.finish_reason is FinishReason.ERROR else -1)
         self._note(given, finished, step.news, now)
         if self.script.drafts and not self.config["async_scheduling"]:
             goes_on = [

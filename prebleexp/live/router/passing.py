@@ -32,8 +32,12 @@ NOT_ANSWERED = OF_CONNECTIONS | {b"content-type"}
 
 def passed_on(fields: Fields, but: frozenset[bytes]) -> Fields:
     """Those that do not end here: neither these, nor what `connection` names."""
-    named = {one.strip().lower() for name, value in fields if name == b"connection" for one in value.split(b",")}
-    return [one for one in fields if one[0] not in but and one[0] not in named]
+    kept = [one for one in fields if one[0] not in but]
+    named = [value for name, value in fields if name == b"connection"]
+    if named:
+        gone = {one.strip().lower() for one in b",".join(named).split(b",")}
+        kept = [one for one in kept if one[0] not in gone]
+    return kept
 
 
 class Owner(Protocol):

@@ -20,6 +20,7 @@ def _recommend(given: Given) -> int:
     valid, or if nothing keeps the promise; PrebleexpError if runs fail."""
     from prebleexp import publish
     from prebleexp.commands import recommended
+    from prebleexp.experiment.shape import by_chance
     from prebleexp.experiment.understood import doubted
     from prebleexp.launch import naming, tables
     from prebleexp.launch.loads import files_of
@@ -56,7 +57,7 @@ def _recommend(given: Given) -> int:
     if page is not None:
         print(tables.address(page), file=sys.stderr)
     first = made.candidates[0].cell
-    among = tuple(doubted([first]))  # the caveats
+    among = (*by_chance([first]), *doubted([first]))  # the caveats
     for line in (*(one for one in files_of(first) if not one.endswith(among)), *words.caveats(made)):
         tables.say(f"prebleexp: {line}")
     for said in (*(" ".join(lines) for _, lines in words.strained(made)), words.sentence(made)):

@@ -13,6 +13,7 @@ from prebleexp.commands.arguments import Command, Commands, Given, choice, path
 from prebleexp.described import SHARES, Description, Quantiles, describe
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment import runs
+from prebleexp.experiment.shape import by_chance
 from prebleexp.experiment.warming import before
 from prebleexp.launch import configure, tables
 from prebleexp.sim.types import Workload
@@ -47,6 +48,8 @@ def _describe(given: Given) -> int:
         if taken is not None:
             _show_file(taken)
         _show(found, warm, 0.0 if taken is None else taken.found_share)
+        for line in by_chance([cell]):
+            print(f"\n! {line}")
     if given["out"] is not None:
         from prebleexp.report import stream
 

@@ -10,12 +10,18 @@ import numpy as np
 from prebleexp.busiest import Busiest, busiest
 from prebleexp.errors import significant
 from prebleexp.experiment.cell import Cell
-from prebleexp.workloads import files
+from prebleexp.workloads import chance, files
+from prebleexp.workloads.chance import Peak
 from prebleexp.workloads.replayed import Replayed
-from prebleexp.workloads.rescale import NEAR_S
 
 MARKED = 1.2
 """times the average, from where on a busy stretch is one"""
+TWICE = 2.0
+"""times the recording's rate, from where on chance in it may weigh more than its busy hours"""
+LESS = 0.9
+"""of what the busiest minute has beyond the average: if independent sessions had less than that, it is said"""
+FURTHER_S = 600.0
+"""in which copies may start instead, so that most are not in the minutes of others"""
 OWN = 1.01
 """times the recording's rate, from where on a load is above it"""
 
@@ -58,5 +64,41 @@ def kept(cell: Cell) -> str | None:
     if not isinstance(workload, Replayed) or workload.load != "scaled":
         return None
     above = workload.recorded_rps is not None and cell.rps > OWN * workload.recorded_rps
-    how = f"its sessions come again up to {NEAR_S:g} s later" if above else "whole sessions are left out"
+    how = f"its sessions come again up to {workload.shift_s:g} s later" if above else "whole sessions are left out"
     return f"its busy hours stay where they were, as {how}"
+
+
+def by_chance(cells: Iterable[Cell]) -> list[str]:
+    """A sentence for each recording that these cells scale far up, and with it what chance made of its minutes."""
+    return list(dict.fromkeys(line for cell in cells if (line := _by_chance(cell)) is not None))
+
+
+def _by_chance(cell: Cell) -> str | None:
+    workload = cell.workload
+    if not isinstance(workload, Replayed) or workload.load != "scaled" or not workload.recorded_rps:
+        return None
+    times = cell.rps / workload.recorded_rps
+    if times < TWICE:
+        return None
+    found = _minute(workload, cell.rps, cell.seed, files.digest(workload.path))
+    if found is None or found.independent - 1 > LESS * (found.busiest - 1):
+        return None
+    further = (
+        f"; workload.shift_s={FURTHER_S:g} lays copies further apart, which evens out chance, and busy times that are "
+        "shorter"
+        if workload.shift_s < FURTHER_S
+        else ""
+    )
+    return (
+        f"{workload.path}: laid over itself {significant(times)} times, its busiest minute has "
+        f"{significant(found.busiest)} times the average, and would have about {significant(found.independent)} times "
+        "with independent users: what chance made of its minutes is scaled with its busy hours, so this may ask for "
+        f"more GPUs than it takes{further}"
+    )
+
+
+@lru_cache(maxsize=8)
+def _minute(workload: Replayed, rps: float, seed: int, digest: str) -> Peak | None:
+    """Once for each contents of a file, which many cells play."""
+    chosen, trace = workload.scaled(rps, seed), workload.whole
+    return chance.peak(chosen.start_s, trace.family[chosen.row], chosen.copy)

@@ -11,7 +11,7 @@ import numpy as np
 from prebleexp.checks import is_number
 from prebleexp.errors import InvalidInput, significant
 from prebleexp.experiment.cell import Cell
-from prebleexp.experiment.shape import flattened
+from prebleexp.experiment.shape import by_chance, flattened
 from prebleexp.experiment.shape import kept as shape_kept
 from prebleexp.workloads.base import WorkloadSource
 from prebleexp.workloads.profiles import Profile
@@ -87,7 +87,13 @@ def files_of(cell: Cell) -> list[str]:
         said.append(times if shape is None else f"{times}; {shape}")
     from prebleexp.experiment.cold import cut  # most runs replay nothing
 
-    return [*flattened([cell]), *cut([cell]), taken.line, *(f"{workload.path}: {one}" for one in said)]
+    return [
+        *flattened([cell]),
+        *by_chance([cell]),
+        *cut([cell]),
+        taken.line,
+        *(f"{workload.path}: {one}" for one in said),
+    ]
 
 
 def _made_up(cell: Cell) -> list[str]:

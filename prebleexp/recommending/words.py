@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from prebleexp.experiment import counting
+from prebleexp.experiment.shape import by_chance
 from prebleexp.experiment.understood import doubted
 from prebleexp.hardware.composed import Composed
 from prebleexp.launch import places
@@ -150,7 +151,7 @@ def caveats(made: Recommender) -> list[str]:
     cell = best.cell
     found = [*other_models(made), *other_kinds(made)]
     kept = stored.formats(cell.hardware)
-    said = [as_sentence(one) for one in doubted([cell])]
+    said = [as_sentence(one) for one in (*by_chance([cell]), *doubted([cell]))]
     said += [EXTRAPOLATED.format(best.point.beyond)] if best.point.beyond else []
     said += [f"Step times of the first: {cell.hardware.support}."] if cell.hardware.support else []
     said += [f"The first keeps {kept}."] if kept else []

@@ -34,7 +34,8 @@ SAID = 1.0005
 MODES = ("open", "closed")
 OF_LANES = {"lanes", "between_s"}
 OF_CLOSED = {"gap_cap_s", "recorder_ttft_s", "recorder_tpot_s"}
-UNREAD = {"load", "mode", "compress", "limit", *OF_LANES, *OF_CLOSED}
+OF_SCALED = {"shift_s"}
+UNREAD = {"load", "mode", "compress", "limit", *OF_SCALED, *OF_LANES, *OF_CLOSED}
 """what the reading of a file does not depend on"""
 
 
@@ -47,13 +48,18 @@ class Replayed(WorkloadSource):
     load: str | None = "window"
     """window: `duration_s` of it from a moment drawn by the seed, at `rps` on average over the whole trace, by thinning
     and superposition of whole sessions; recorded: all of it, whatever rps, duration_s and seed are; scaled: all of it,
-    at `rps` on average and with its busy hours: sessions are left out, or come again up to a minute later; poisson: its
-    sessions, starting at random, `rps` requests a second on average; population: `lanes` users, each of which plays one
-    session after the other, whatever rps is; null: recorded, and on the command line scaled where a rate is given,
+    at `rps` on average and with its busy hours: sessions are left out, or come again up to `shift_s` later; poisson:
+    its sessions, starting at random, `rps` requests a second on average; population: `lanes` users, each of which plays
+    one session after the other, whatever rps is; null: recorded, and on the command line scaled where a rate is given,
     window where a duration is"""
     mode: str | None = None
     """open: a turn is sent at its recorded time; closed: a turn is sent after the answer before it and the recorded
     think time; null: closed for a population, and where the trace has no starts of later turns; else open"""
+    shift_s: float = 60.0
+    """scaled above its own rate: each copy of it starts up to so many seconds later. 60 s are long enough that its
+    bursts do not all come at once, and short against busy hours. What chance made of a minute is in each copy, too: it
+    evens out, as of independent users, where copies are further apart than that, and so do busy times that are shorter
+    than this"""
     compress: float = 1.0
     """all recorded times are divided by this, think times too. With it, reuse at a given capacity does not fall as the
     load rises; with more sessions (load=window) it does"""
@@ -98,6 +104,7 @@ class Replayed(WorkloadSource):
             value = getattr(self, name)
             valid = value is None or is_integer(value, 1, MOST)
             require(valid, f"workload.{name}", value, f"null or an integer from 1 to {MOST}")
+        require(is_number(self.shift_s) and self.shift_s >= 0, "workload.shift_s", self.shift_s, "seconds >= 0")
         for name in ("gap_cap_s", "recorder_ttft_s", "recorder_tpot_s"):
             value = getattr(self, name)
             valid = value is None or (is_number(value) and value >= 0)
@@ -141,6 +148,7 @@ class Replayed(WorkloadSource):
         """The file's contents stand for its path; what other loads and modes have does not matter."""
         without = {"path"}
         without |= set() if self.load == "population" else OF_LANES
+        without |= set() if self.load == "scaled" else OF_SCALED
         without |= OF_CLOSED if self.mode == "open" else set()
         own = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in without}
         return own | {"sha256": files.digest(self.path)}
@@ -230,7 +238,12 @@ class Replayed(WorkloadSource):
     def _scaled(self, trace: Trace, rps: float, duration_s: float, seed: int, closed: bool) -> Choice:
         if not 0 < trace.span_s < math.inf:
             raise InvalidInput(f"{self.path} has no times that a rate could be of; take workload.load=poisson")
-        return rescale.near(trace, rps * trace.span_s / len(trace), seed)
+        return rescale.superposed(trace, rps * trace.span_s / len(trace), seed, apart_s=min(self.shift_s, trace.span_s))
+
+    def scaled(self, rps: float, seed: int) -> Choice:
+        """What comes of all of it at this rate, whatever `load` is."""
+        trace = self.trace(seed)
+        return self._scaled(trace, rps, trace.span_s, seed, closed=False)
 
     def comes(self, seed: int, duration_s: float) -> int:
         """How many requests of the recording, in simulated time, start in the window that a seed draws."""

@@ -18,9 +18,6 @@ from prebleexp.workloads.trace import Trace
 
 SHIFTS = 0
 """random stream"""
-NEAR_S = 60.0
-"""within which copies come where the shape of a recording is kept: long enough that its bursts do not all come at once,
-and short against its busy hours"""
 
 
 class Lanes(NamedTuple):
@@ -54,12 +51,6 @@ def whole(trace: Trace) -> Choice:
     """All of a trace, as it was recorded."""
     n = len(trace)
     return Choice(np.arange(n), np.zeros(n, np.int64), trace.start_s)
-
-
-def near(trace: Trace, copies: float, seed: int) -> Choice:
-    """All of it so many times, as `superposed` has it, but with copies at most `NEAR_S` later: busy hours stay where
-    they are, that many times as busy."""
-    return superposed(trace, copies, seed, apart_s=min(NEAR_S, trace.span_s))
 
 
 def superposed(

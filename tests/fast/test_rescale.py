@@ -14,14 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prebleexp.busiest import busiest
+from prebleexp.busiest import busiest, within
 from prebleexp.described import reuse
 from prebleexp.errors import InvalidInput
+from prebleexp.experiment import runs
 from prebleexp.experiment.cold import cut
-from prebleexp.experiment.shape import flattened
+from prebleexp.experiment.shape import by_chance, flattened
 from prebleexp.launch import configure
-from prebleexp.sim.types import COLUMNS, Workload
-from prebleexp.workloads import rescale
+from prebleexp.sim.types import COLUMNS, Floats, Longs, Workload
+from prebleexp.workloads import chance, rescale
 from prebleexp.workloads.blocks import Prompts
 from prebleexp.workloads.mooncake import BLOCK, TICK_S, Mooncake
 from prebleexp.workloads.output_length import OutputLength
@@ -276,6 +277,68 @@ def test_what_is_scaled_has_the_rate_and_the_busy_hour_of_the_recording(rps: flo
     assert flat.times < 1.8
     more = source.draw(rps=2 * rps, duration_s=1.0, seed=3, output_length=OUTPUT)
     assert set(found.arrival_s.tolist()) <= set(more.arrival_s.tolist())
+
+
+def came_at_random(rng: np.random.Generator, sessions: int, turns: int) -> tuple[Floats, Longs]:
+    """An hour of sessions that begin at random, with turns half a minute apart: when requests start, and of which."""
+    starts = rng.uniform(0, 3600, sessions)[:, None] + rng.exponential(30, (sessions, turns)).cumsum(axis=1)
+    return starts.ravel() % 3600, np.repeat(np.arange(sessions), turns)
+
+
+def busiest_minute(start_s: Floats) -> float:
+    ordered = np.sort(start_s)
+    return float(within(ordered, ordered, 60.0).max()) / (len(ordered) / 60)
+
+
+@pytest.mark.parametrize("turns", [1, 4])
+def test_of_a_log_that_is_laid_over_itself_it_is_known_what_its_busiest_minute_owes_to_chance(turns: int) -> None:
+    """As many independent sessions are drawn, too, and counted: over ten logs the mean is within a tenth of what their
+    busiest minute has beyond the average, where that of the log laid over itself has thrice as much."""
+    rng, copies = np.random.default_rng(5), 20
+    copied, told, truth = [], [], []
+    for _ in range(10):
+        start_s, session = came_at_random(rng, 1600 // turns, turns)
+        shifts = [0.0, *rng.uniform(0, 60, copies - 1)]
+        over = np.concatenate([(start_s + shift) % 3600 for shift in shifts])
+        order = np.argsort(over)
+        copy = np.repeat(np.arange(copies), len(start_s))
+        found = chance.peak(over[order], np.tile(session, copies)[order], copy[order])
+        assert found is not None
+        copied.append(found.busiest)
+        told.append(found.independent)
+        truth.append(busiest_minute(came_at_random(rng, copies * 1600 // turns, turns)[0]))
+    assert np.mean(told) == pytest.approx(np.mean(truth), abs=0.1)
+    assert np.mean(copied) - 1 > 2.5 * (np.mean(truth) - 1)
+
+
+def test_a_log_that_is_scaled_far_up_says_what_chance_makes_of_its_busiest_minute(tmp_path: Path) -> None:
+    start_s, session = came_at_random(np.random.default_rng(2), 400, 4)
+    log = tmp_path / "log.jsonl"
+    rows = [
+        {"timestamp": at, "input_length": 100, "output_length": 10, "session_id": f"s{of}"}
+        for at, of in sorted(zip(start_s.tolist(), session.tolist(), strict=True))
+    ]
+    log.write_text("\n".join(map(json.dumps, rows)))
+    asked = ["workload=request_log", f"workload.path={log}", "policy=lor"]
+    (said,) = by_chance(configure.cells([*asked, "rps=8.9"]))
+    of = re.search(r"laid over itself 20 times, its busiest minute has ([\d.]+) times .* about ([\d.]+) times", said)
+    assert of is not None, said
+    copied, told = map(float, of.groups())
+    assert copied > 1.4 > 1.25 > told
+    assert "workload.shift_s=600 lays copies further apart, which evens out chance" in said
+    further = configure.cells([*asked, "rps=8.9", "workload.shift_s=3600"])
+    assert not by_chance(further)
+    assert busiest_minute(runs.draw(further[0]).arrival_s) < 1.25
+    assert not by_chance(configure.cells([*asked, "rps=0.6"])), "little more than its own"
+    assert not by_chance(configure.cells(asked))
+
+
+def test_a_log_whose_busy_hours_are_no_chance_is_not_doubted(tmp_path: Path) -> None:
+    """Ten thousand requests, four times as many a second in the second half hour."""
+    times = [*np.arange(0, 1800, 0.9), *np.arange(1800, 3600, 0.225)]
+    log = tmp_path / "log.jsonl"
+    log.write_text("\n".join(json.dumps({"timestamp": at, "input_length": 9, "output_length": 1}) for at in times))
+    assert not by_chance(configure.cells(["workload=request_log", f"workload.path={log}", "rps=50", "policy=lor"]))
 
 
 def test_starts_at_random_are_said_to_even_out_a_busy_minute(tmp_path: Path) -> None:

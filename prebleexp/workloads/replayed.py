@@ -56,10 +56,9 @@ class Replayed(WorkloadSource):
     """open: a turn is sent at its recorded time; closed: a turn is sent after the answer before it and the recorded
     think time; null: closed for a population, and where the trace has no starts of later turns; else open"""
     shift_s: float = 60.0
-    """scaled above its own rate: each copy of it starts up to so many seconds later. 60 s are long enough that its
-    bursts do not all come at once, and short against busy hours. What chance made of a minute is in each copy, too: it
-    evens out, as of independent users, where copies are further apart than that, and so do busy times that are shorter
-    than this"""
+    """scaled above its own rate: each copy of it starts up to so many seconds later. 60 s is long enough that its
+    bursts do not all come at once. It is short against busy hours. Many minutes even out chance, as of independent
+    users. They even out shorter busy times, too"""
     compress: float = 1.0
     """all recorded times are divided by this, think times too. With it, reuse at a given capacity does not fall as the
     load rises; with more sessions (load=window) it does"""

@@ -1,7 +1,8 @@
 """The view `results` of docs/tables.md: what a sweep found, a row for each of its configurations, lines and metrics.
 
 Means are over the seeds of one sweep, which one code computed, and of one whole configuration: nothing is mixed. Their
-intervals are those of reports. DuckDB has no Student's t; its quantiles are written into the view.
+intervals are those of reports. Runs that say what was asked besides are left out, as another load is, or the loss of a
+GPU. DuckDB has no Student's t; its quantiles are written into the view.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ def definition(placed: Collection[str], configuration: Sequence[str], metrics: S
     of_one = f"{quoted(DRAWS_COSTS)} IS TRUE" if DRAWS_COSTS in configuration else "FALSE"
     error = f"sqrt(1 / seeds + CASE WHEN {of_one} THEN 1 ELSE 0 END) * spread"  # see `mean_interval`
     fields = "".join(f", {quoted(name)}" for name in configuration if "." in name)
+    asked = "WHERE e.aside IS NOT TRUE" if "aside" in placed else ""
     quantiles = ", ".join(repr(t_quantile(df)) for df in range(1, MOST_SEEDS))
     return f"""
 CREATE OR REPLACE VIEW results AS
@@ -42,6 +44,7 @@ WITH chosen AS (
 ), averaged AS (
   SELECT chosen.sweep, {", ".join(at)}, chosen.last_run, chosen.id, [{each}] AS found
   FROM chosen JOIN experiment_runs AS e ON e.experiment = chosen.id JOIN runs AS r ON r.key = e.key
+  {asked}
   GROUP BY ALL
 ), latest AS (
   SELECT * FROM averaged QUALIFY row_number() OVER (PARTITION BY {names} ORDER BY last_run DESC, id) = 1

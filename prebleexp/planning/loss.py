@@ -64,7 +64,8 @@ class Bereft(Contender):
         """Raises InvalidInput for a stream that is none."""
         cell = super().cell_of(trial)
         happen = ({"at_s": self._moment(trial, cell).at_s, "gpu": 0, "event": "down"},)
-        return replace(cell, faults=Timeline(detect_ms=DETECT_MS, happen=happen))
+        names = {**cell.names, "faults": "timeline"}
+        return replace(cell, faults=Timeline(detect_ms=DETECT_MS, happen=happen), names=names)
 
     def sample(self, metrics: Mapping[str, Any]) -> Sample:
         to_keep = self.to_keep

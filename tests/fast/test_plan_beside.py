@@ -531,6 +531,7 @@ def test_a_loss_of_a_stream_that_comes_and_goes_is_where_most_come(tmp_path: Pat
     lossy = contender.cell_of(first)
     assert isinstance(lossy.faults, Timeline)
     assert 700 in lossy.faults.happen[0]
+    assert lossy.columns()["faults"] == "timeline"
     nowhere = {f"{AFTER_LOSS}_low": None, f"{AFTER_LOSS}_high": None}
     assert contender.lost([first], [{AFTER_LOSS: None, **nowhere}]) is None, "nothing is due in that minute"
     lost = contender.lost([first], [{AFTER_LOSS: 0.75, **nowhere}])

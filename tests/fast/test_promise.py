@@ -151,6 +151,9 @@ def test_what_a_plan_ran_besides_is_not_compared(
     cells = json.loads(out)["cells"]
     assert cells
     assert {*cells[0]} & {"faults", "faults.happen", "rps"} == set(), "numbers of GPUs alone tell them apart"
+    of = "from results where sweep = 'mine' and metric = 'slo_attainment' group by all"
+    assert main(["sql", f"select policy, gpus, duration_s, count(*) as n {of}", "output=json"]) == 0
+    assert {row["n"] for row in json.loads(capsys.readouterr().out)} == {1}, "one row a cell"
     assert re.search(r"of the \d+ runs of mine, which is a search, \d+ are left out: those for headroom", err)
 
 

@@ -329,6 +329,16 @@ def test_results_are_of_the_last_sweep_of_a_name_and_of_the_last_run_of_a_config
     assert [(row[2], row[3]) for row in results(database, "sweep = 'run'")] == [("e2", 9.0), ("lor", 5.0)]
 
 
+def test_results_are_of_what_was_asked_for(database: Path) -> None:
+    """A run of a plan that had slower steps, or lost a GPU, was in the average."""
+    asked, besides = seeds("a", [1.0, 3.0]), seeds("b", [9.0], **{"hardware.parameters.f": 1.1})
+    runs = [{"key": row["key"], "aside": row in besides} for row in (*asked, *besides)]
+    plan = Experiment({"id": "plan", "name": "plan", "last_run": "2026-01-01"}, runs)
+    load(database, [*asked, *besides], {}, experiments=[plan, of("other", besides)])
+    found = query(database, "SELECT sweep, mean, seeds FROM results WHERE metric = 'ttft_p99_s' ORDER BY ALL")
+    assert found == [("other", 9.0, 1), ("plan", 2.0, 2)]
+
+
 def test_results_follow_a_column_to_another_type(database: Path) -> None:
     for seed, value in enumerate((1, 1.5, "auto")):
         rows = [a_row(f"a{seed}", seed=seed, lengths=None, **{"policy.x": value})]

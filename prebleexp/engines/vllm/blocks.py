@@ -1,8 +1,9 @@
 """vLLM's KV blocks: which are cached, who holds them, which is taken next (vllm/v1/core/block_pool.py).
 
 A block is known by the whole prefix that it ends. A segment id stands for its whole path, so the key of a block is the
-segment that holds its last token, and its number within the context. Blocks of a key that were cached together make a
-run; there may be several copies of one block, of which a lookup takes the oldest.
+segment that holds its last token, and its number within the context. Where there are several tables, each segment has a
+key for each. Blocks of a key that were cached together make a run; there may be several copies of one block, of which a
+lookup takes the oldest.
 
 Blocks that a request gives back are evicted from its last position on, and after all that were given back before; so
 wherever a block is cached, those before it are as well.
@@ -58,7 +59,7 @@ def hold_between(
     mine: Engines, world: World, g: int, request: int, holder: Any, low: int, most: int, of: int
 ) -> tuple[int, int]:
     """The same of blocks from `low` on, by whatever has `holds`; returns until where they are cached, and the segment
-    in which they end. `of`: what their group adds to keys."""
+    in which they end. `of`: which of a segment's keys they have."""
     at, segment, run = low, 0, NONE
     while at < most:
         segment = segment_at(mine, world, request, segment, at)
@@ -127,7 +128,7 @@ def found_run(
     for the run may be of an answer that was longer than this context has it; and to where an older one begins. -1:
     there is none. `near`: the run that has the block before it, if that is known."""
     most = min(most, end_of(mine, world, request, segment) // mine.settings.block_size)
-    runs, key = mine.blocks.runs, segment_of(mine, world, request, segment) + of
+    runs, key = mine.blocks.runs, segment_of(mine, world, request, segment) * mine.settings.tables + of
     run = neighbour(mine, near, key, block)
     if run != NONE and block >= runs[run].beyond:
         return run, min(most, int(runs[run].high))
@@ -157,12 +158,13 @@ def take(mine: Engines, world: World, g: int, blocks: int) -> int:
         record = mine.blocks.runs[run]
         gone = min(left, int(record.high - record.low))
         if record.leaver != NONE:
-            table, high = record.key // mine.settings.told_keys, int(record.high)
+            table, high = record.key % mine.settings.tables, int(record.high)
             want(world.tiers, g, int(record.leaver), int(record.attempt), int(table), high - gone, high)
         record.high -= gone
         left -= gone
-        if world.told.hears[EVICTED] != 0 and record.key < mine.settings.told_keys:
-            whose = int(record.key) if mine.settings.names_keys else int(record.owner)
+        if world.told.hears[EVICTED] != 0 and record.key % mine.settings.tables == 0:
+            key = int(record.key // mine.settings.tables)
+            whose = key if mine.settings.names_keys else int(record.owner)
             tell(world, EVICTED, whose, g, int(record.high) * mine.settings.block_size)
         if record.high == record.low:
             forget(mine, g, run)
@@ -231,7 +233,7 @@ def cache_between(
     mine: Engines, world: World, g: int, request: int, holder: Any, segment: int, low: int, high: int, of: int
 ) -> int:
     """Cache blocks of a request's context, which a holder has, from a segment on; returns in which the last of them
-    ends. `of`: what their group adds to keys."""
+    ends. `of`: which of a segment's keys they have."""
     size = mine.settings.block_size
     if holder.answer >= 0:  # the run of its answer has these as well, if nobody else has or had it
         last, record = mine.blocks.holds[holder.holds], mine.blocks.runs[holder.answer]
@@ -245,7 +247,7 @@ def cache_between(
         until = min(high, end_of(mine, world, request, segment) // size)
         key = segment_of(mine, world, request, segment)
         nobodys = mine.jobs[request].finished != 0 and key >= mine.settings.segment_ids
-        add_run(mine, g, request, holder, key + of, low, until, nobodys)
+        add_run(mine, g, request, holder, key * mine.settings.tables + of, low, until, nobodys)
         if segment == world.seen.requests[request].segments:
             holder.answer = mine.blocks.holds[holder.holds].run
         low = until

@@ -132,7 +132,7 @@ def want_held(mine: Engines, world: World, g: int, request: int) -> None:
                 low, high = int(runs[run].low), int(runs[run].high)
                 leaver, attempt = int(runs[run].leaver), int(runs[run].attempt)
                 if leaver != NONE:
-                    of = int(runs[run].key // mine.settings.told_keys)
+                    of = int(runs[run].key % mine.settings.tables)
                     want(world.tiers, g, leaver, attempt, of, low, high)
                 left, run = left - (high - low), int(runs[run].above)
             one = int(holds[one].before)
@@ -250,7 +250,9 @@ def _has_left(mine: Engines, world: World, g: int, request: int, table: int, blo
     if not _is_stored(mine, world, g, request, table, block, 0):
         return
     runs = mine.blocks.runs
-    run = first = child_of(mine.blocks, g, key_of(mine, world, request, block) + int(mine.groups.all[table].key))
+    run = first = child_of(
+        mine.blocks, g, key_of(mine, world, request, block) * mine.settings.tables + int(mine.groups.all[table].key)
+    )
     while run != NONE and not (runs[run].owner == request and runs[run].low <= block < runs[run].high):
         run = int(runs[run].newer)
         if run == first:

@@ -205,7 +205,7 @@ class VLLM(Engine):
     def start(self, setup: Setup) -> Any:
         from prebleexp.engines.vllm import rooms
         from prebleexp.engines.vllm.adapters import adapters
-        from prebleexp.engines.vllm.records import NEVER, Settings
+        from prebleexp.engines.vllm.records import Settings
         from prebleexp.engines.vllm.scheduling import cadence
 
         tokens, seqs = self.limits(setup)
@@ -241,7 +241,6 @@ class VLLM(Engine):
             fails=self.kv_load_failure_policy == "fail",
             tables=1 if grouping is None else len(grouping.groups),
             grouped=grouping is not None,
-            told_keys=NEVER if grouping is None else segment_ids + len(setup.workload),
             one_by_one=setup.tiers or drafts.drafts > 0 or setup.stages > 1 or self.prefill_schedule_interval > 1,
             keys_ahead=max(AT_ONCE * setup.ranks, 1 + setup.stages) * self._a_step(setup) + self._most_pulled(setup),
             segment_ids=segment_ids,

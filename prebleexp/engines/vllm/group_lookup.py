@@ -48,7 +48,7 @@ GROUP = np.dtype(
         ("tail", np.int64),  # blocks that a hit must have at its end
         ("cap", np.int64),  # blocks that a request holds at most; `NEVER`: no limit
         ("every", np.int64),  # the last `tail` blocks of every so many are cached; 0: none of these; -1: all are
-        ("key", np.int64),  # what is added to the keys of its blocks; 0 of the group of which routers hear
+        ("key", np.int64),  # which of the keys of a segment its blocks have; 0 of the group of which routers hear
     ],
     align=True,
 )
@@ -176,7 +176,7 @@ def _from_right(mine: Engines, world: World, g: int, request: int, kind: Any, mo
             of, first = int(mine.groups.all[mine.groups.members[row]].key), 0
             if segment > 0:  # the segment's first block
                 first = int(end_of(mine, world, request, segment - 1)) // mine.settings.block_size
-            key = segment_of(mine, world, request, segment) + of
+            key = segment_of(mine, world, request, segment) * mine.settings.tables + of
             run, next_below = _reach(mine, g, key, first, at - 1, int(mine.groups.runs[row]))
             if run == NONE:
                 at, found = min(at - 1, next_below), False

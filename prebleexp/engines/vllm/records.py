@@ -84,7 +84,7 @@ JOB = np.dtype(
 
 RUN = np.dtype(
     [
-        ("key", np.int32),  # segment of the context in which its blocks end
+        ("key", np.int32),  # by the segment in which its blocks end, and the table: see `engines.vllm.blocks`
         ("low", np.int32),  # its blocks, as numbers within a context: low … high − 1
         ("high", np.int32),
         ("holders", np.int32),  # requests; 0: idle
@@ -241,8 +241,6 @@ class Settings(NamedTuple):
     """of blocks, that each request has: one, or one for each group of layers"""
     grouped: bool
     """whether layers have groups"""
-    told_keys: int
-    """routers hear of blocks whose keys are below this: of one group, where there are several"""
     names_keys: bool
     """whether an eviction is told with the key of the block in place of a request that had it"""
     one_by_one: bool

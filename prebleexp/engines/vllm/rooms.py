@@ -100,7 +100,7 @@ def groups(setup: Setup, settings: Settings, of: Grouping, interval: int | None)
         group.tail = -(-(one.window - 1) // size) if sliding else 0
         group.cap = NEVER if most is None else most
         group.every = NONE if interval is None or not sliding else interval // size
-        group.key = (number - told) % len(of.groups) * settings.told_keys
+        group.key = (number - told) % len(of.groups)
     alike = records(len(kinds), ALIKE)
     for row, those in zip(alike, members, strict=True):
         row.kind, row.window, row.tail = made.kind[those[0]], made.window[those[0]], made.tail[those[0]]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from prebleexp.engines.segments import segment_of
 from prebleexp.engines.serving import QUEUED
 from prebleexp.engines.vllm import giving_up, pulling, pushing, queue
 from prebleexp.engines.vllm.hearing import give_up, tell, unheard
@@ -20,6 +21,7 @@ from prebleexp.engines.vllm.scheduling import busy, schedule
 from prebleexp.engines.vllm.steady import end_steady, known_of, show_each
 from prebleexp.engines.vllm.tables import cached, remember, tokens_of
 from prebleexp.engines.vllm.verified import verify
+from prebleexp.sim.children import expect_child
 from prebleexp.sim.compiled import compiled
 from prebleexp.sim.gaps import alike, token
 from prebleexp.sim.plug import call_int, call_none
@@ -60,6 +62,8 @@ def submit(self: Any, mine: Engines, world: World, request: int, now: float) -> 
         mine.gpus[g].waiting_tokens += job.known
         world.jobs[request].state = QUEUED
     queue.join(mine, world, g, request)
+    last = segment_of(mine, world, request, int(world.seen.requests[request].segments) - 1)
+    expect_child(mine.blocks, g, last * mine.settings.tables)  # which hardly anybody else has
     publish(mine, world, g)
 
 

@@ -106,11 +106,7 @@ def listed(database: Path) -> dict[str, bool]:
 
 
 def keys(
-    database: Path,
-    *,
-    experiment: str | None = None,
-    where: Mapping[str, Value] | None = None,
-    asides: bool = True,
+    database: Path, *, experiment: str | None = None, where: Mapping[str, Value] | None = None, asides: bool = True
 ) -> list[str]:
     """Keys of runs: those of the latest experiment of this name, or all, of which only those whose columns ("policy",
     or "line" of an experiment) have these values; of an experiment without its `asides`, if these are not wanted.
@@ -143,6 +139,14 @@ def names(database: Path) -> dict[str, list[str]]:
     with _reading(database) as connection:
         found = {kind: _distinct(connection, *source) for kind, source in sources.items()}
     return {kind: [str(name) for name in some if name] for kind, some in found.items()}
+
+
+def failed(database: Path, policy: str) -> list[str]:
+    """With what the runs of a policy failed that are not there, each message once."""
+    query = "SELECT DISTINCT error_message FROM failures WHERE policy = ? ORDER BY 1"
+    with _reading(database) as connection:
+        known = _columns(connection, "failures")
+        return [message for (message,) in connection.execute(query, [policy]).fetchall()] if known else []
 
 
 def values(database: Path, column: str) -> list[Value]:

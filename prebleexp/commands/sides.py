@@ -57,11 +57,20 @@ def side(name: str, cache: Cache, sweep: str, labels: Mapping[str, str]) -> list
     elif name in known["policy"]:
         keys = store.keys(path, experiment=sweep or None, where={"policy": name, **labels}, asides=False)
     else:
+        _refuse_failed(name, path)
         lines = known["line"] if sweep else []
         raise unknown(
             "policy, line or sweep", name, {*known["policy"], *lines, *([] if sweep else known["experiment"])}
         )
     return [_measured(entry) for entry in _entries(cache, keys)]
+
+
+def _refuse_failed(name: str, database: Path) -> None:
+    """Raises InvalidInput, with the error, if all runs of a policy failed."""
+    messages = store.failed(database, name)
+    if messages:
+        more = f" (and {len(messages) - 1} other errors)" if len(messages) > 1 else ""
+        raise InvalidInput(f"{name} has no run to compare: all that were tried failed, with: {messages[0]}{more}")
 
 
 def others_of(name: str, cache: Cache, sweep: str) -> list[str]:

@@ -136,6 +136,10 @@ def _write(value: Any, words: list[int]) -> None:
         words.append(int(value))
 
 
+class Unreadable(TypeError):
+    """What no compiled code can read; its text names the type, and the fields that lead to it."""
+
+
 def _shape(value: Any) -> Any:
     """What of a value determines its type."""
     if INTERPRETED:
@@ -148,14 +152,14 @@ def _shape(value: Any) -> Any:
         return value.dtype
     if value is None or isinstance(value, bool | int | float | np.integer):
         return type(value)
-    raise TypeError(f"{type(value).__name__} is no number, array, record or NamedTuple of them")
+    raise Unreadable(f"{type(value).__name__} is no number, array, record or NamedTuple of them")
 
 
 def _named(name: str, value: Any) -> Any:
     try:
         return _shape(value)
-    except TypeError as error:
-        raise TypeError(f"{name} cannot be read by compiled code: {error}") from None
+    except Unreadable as error:
+        raise Unreadable(f"{name} cannot be read by compiled code: {error}") from None
 
 
 @functools.cache

@@ -13,7 +13,7 @@ import numpy as np
 from prebleexp import sources
 from prebleexp.errors import PrebleexpError
 from prebleexp.sim import addresses, records, wrong_field
-from prebleexp.sim.handles import Block
+from prebleexp.sim.handles import Block, Unreadable
 from prebleexp.sim.later import INTERPRETED, is_numbas
 from prebleexp.sim.notices import FUNCTIONS, NOTICES, OF_CONTEXT, OF_GPU, OF_REQUEST
 from prebleexp.sim.plug import FLOAT, INT, NOTHING, Plug, Signatures, plain
@@ -151,6 +151,8 @@ class Routing:
             if is_numbas(error, "errors", "NumbaError"):
                 said = _compile_error(error)
                 raise PrebleexpError(f"policy {self._kind.__name__} does not compile: {said}") from error
+            if isinstance(error, Unreadable):
+                raise PrebleexpError(f"policy {self._kind.__name__}: {_unreadable(error)}; {PLAIN}") from error
             wrong = wrong_field.said_of(error)
             what = f"{_place(error)}{wrong or f'{type(error).__name__}: {error}'}"
             raise PrebleexpError(f"policy {self._kind.__name__}, {what}") from error
@@ -177,7 +179,13 @@ def _compile_error(error: Exception) -> str:
     ours = ["it must return an integer"] if "intrinsic _whole" in str(error) else []
     place = f"{Path(theirs[-1][1]).resolve()}, line {theirs[-1][2]}: " if theirs else ""
     cause = wrong_field.said_in((ours or causes or ["numba gives no reason"])[0]).rstrip(".")
-    return f"{place}{cause}; compiled = False runs it as plain Python"
+    return f"{place}{cause}; {PLAIN}"
 
 
+def _unreadable(error: Unreadable) -> str:
+    """As whoever wrote the policy knows it: a run keeps what `start` returns as `mine`."""
+    return str(error).replace("mine cannot", "what start returns cannot", 1)
+
+
+PLAIN = "compiled = False in its class runs it as plain Python (docs/policy.md, Compiled, or plain Python)"
 _NOISE = ("File", "During", "Failed in", "-", "[", "<", ">>>", "There are", "Overload", "With argument", "TypingError")

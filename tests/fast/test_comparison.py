@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from prebleexp import indexing, store
 from prebleexp.__main__ import main
 from prebleexp.commands import sides
 from prebleexp.comparison import Measured, Verdict, compare, metric_of
@@ -444,6 +445,24 @@ def test_bad_input_is_one_line(
     error = capsys.readouterr().err
     assert message in error
     assert len(error.splitlines()) == 1
+
+
+def test_a_policy_whose_runs_all_failed_is_not_called_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was "unknown policy, line or sweep 'mine'" after `policy=lor,mine` had tried it."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "cache" / "prebleexp.duckdb"
+    path.parent.mkdir()
+    run = {"key": "a", "policy": "lor", "gpus": 1}
+    failed = {"key": "b", "policy": "mine", "error_message": "policy Mine: it does not compile"}
+    store.load(path, [run], {}, [failed])
+    monkeypatch.setattr(indexing, "refresh", lambda cache: None)
+    assert main(["compare", "mine", "lor"]) == 2
+    assert (
+        "mine has no run to compare: all that were tried failed, with: policy Mine: it does not compile"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_damaged_database_is_one_line(

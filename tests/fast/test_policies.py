@@ -538,6 +538,11 @@ def test_what_compiled_code_cannot_remember_is_one_line(what: str) -> None:
         serve(Remembers(what), [0.0], [1])
     assert str(caught.value).startswith("policy Remembers")
     assert "\n" not in str(caught.value)
+    if what != "objects":
+        assert str(caught.value).startswith("policy Remembers: what start returns cannot be read by compiled code: ")
+        assert str(caught.value).endswith(
+            "; compiled = False in its class runs it as plain Python (docs/policy.md, Compiled, or plain Python)"
+        )
     assert serve(interpreted(Remembers(what)), [0.0], [1]).gpu.tolist() == [0]
 
 

@@ -139,13 +139,14 @@ class Watched(Driven):
         self.g = g
         self.seen = self.over = 0
         self.known = np.zeros(0, np.int64)
+        self._server: Any = None
         self.rows: list[dict[str, float]] = []
         self.lists: dict[str, list[list[int]]] = {name: [] for name in LISTS}
 
     def start(self, setup: Setup) -> Any:
         self.prompts = setup.workload.prompt_tokens.astype(np.int64)
         mine = super().start(setup)
-        self._gpu, self._steps = plain(mine.gpus)[self.g], plain(mine.steps)[self.g]
+        self._gpu, self._steps, self._whole = (plain(one)[self.g] for one in (mine.gpus, mine.steps, mine.whole))
         return mine
 
     def __call__(self, world: Any) -> None:
@@ -158,7 +159,7 @@ class Watched(Driven):
             assert scheduled - number <= STEPS
             if step["counts"] == 0:
                 continue
-            chosen = mine.whole[g, slot, : step["requests"]].copy()
+            chosen = self._whole[slot, : step["requests"]].copy()
             new = chosen[len(chosen) - step["admitted"] :]
             self.rows.append({"slot": slot, "of": number, "start_s": step["scheduled_s"]} | step)
             self.lists["scheduled_request"].append(chosen["request"].tolist())
@@ -173,12 +174,17 @@ class Watched(Driven):
             self.lists["preempted_request"].append(mine.preempted[g, slot, : step["preempted"]].tolist())
             self.lists["finished_request"].append([])
         self.seen = scheduled
-        stepping = world.servers[g].stage == STEPPING
+        if self._server is None:
+            self._server = plain(world.servers)[g]
+        stepping = self._server["stage"] == STEPPING
         over = begun - int(stepping)
-        for at in range(max(0, len(self.rows) - STEPS), len(self.rows)):
+        first = len(self.rows)
+        while first > 0 and self.rows[first - 1]["of"] >= self.over:
+            first -= 1
+        for at in range(first, len(self.rows)):
             slot, number = int(self.rows[at]["slot"]), int(self.rows[at]["of"])
             if stepping and number == over:
-                self.rows[at]["start_s"] = float(world.servers[g].begun_s)
+                self.rows[at]["start_s"] = float(self._server["begun_s"])
             if self.over <= number < over and mine.speculation is not None:
                 self._sampled(slot)
             if self.over <= number < over:

@@ -19,7 +19,7 @@ from prebleexp.live.router.recording import Recording, check
 GPUS, GROUPS = 8, 200
 SHARED, OWN = 6000, 2000
 """bytes of a prompt"""
-KV = "hardware.kv_tokens=200000"
+SMALL = "hardware.kv_tokens=200000"
 """of a GPU, which is full after some hundred requests"""
 ANSWER_S = 3.0
 
@@ -50,10 +50,12 @@ class Served:
     """What became of a stream whose prompts share their beginnings by groups: where each went, how much was cached
     there, and, if it `weighs`, the memory after each tenth."""
 
-    def __init__(self, policy: str, requests: int, rows: int, record: Path | None = None, weighs: bool = False) -> None:
+    def __init__(
+        self, policy: str, requests: int, rows: int, record: Path | None = None, weighs: bool = False, *settings: str
+    ) -> None:
         if weighs:
             gc.freeze()
-        (cell,) = configure.cells([f"policy={policy}", f"gpus={GPUS}", "rps=1", KV])
+        (cell,) = configure.cells([f"policy={policy}", f"gpus={GPUS}", "rps=1", *settings])
         recorded = None if record is None else Recording(record, [f"policy={policy}"], GPUS)
         deciding = Deciding(cell.policy, [cell.hardware] * GPUS, 0, 1, rows, recorded)
         deciding.begin(range(GPUS))
@@ -98,7 +100,7 @@ def test_lor_decides_as_if_there_were_no_laps() -> None:
 )
 def test_what_is_recorded_is_decided_alike(requests: int, tmp_path: Path) -> None:
     laps = Served("lmetric", requests, requests * 2 // 5, tmp_path / "recorded").laps
-    (cell,) = configure.cells(["policy=lmetric", f"gpus={GPUS}", "rps=1", KV])
+    (cell,) = configure.cells(["policy=lmetric", f"gpus={GPUS}", "rps=1"])
     found = check(tmp_path / "recorded", Host(cell.policy, [cell.hardware] * GPUS, rows=requests * 2 // 5))
     print(f"{found.decisions} decisions in {laps + 1} laps, {found.differ} differ")
     assert (found.decisions, found.differ, laps) == (requests, 0, 2)
@@ -110,7 +112,7 @@ def test_what_is_recorded_is_decided_alike(requests: int, tmp_path: Path) -> Non
     ids=["40,000", "10 million"],
 )
 def test_memory_stays_as_it_is(requests: int, rows: int) -> None:
-    found = Served("lmetric", requests, rows, weighs=True)
+    found = Served("lmetric", requests, rows, None, True, SMALL)
     print(f"{found.laps} laps, MiB {[one >> 20 for one in found.memory]}")
     assert found.laps >= 19
     assert max(found.memory[5:]) < 1.05 * max(found.memory[:5])

@@ -45,6 +45,8 @@ class Alone(NamedTuple):
     """of all misses the share in the first batch"""
     worst: float | None = None
     """likewise, in the two batches with the most"""
+    of_both: tuple[float, float] | None = None
+    """where it is the lesser of the shares of a minute and of all: each"""
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,8 @@ class Answer:
             rise=rise if rise > ROSE else None,
             grows=None if at is None else table.grows(at),
             curve=_curve(table),
-            alone=single and Alone(single.kept, single.alone, single.missed, single.first, single.worst),
+            alone=single
+            and Alone(single.kept, single.alone, single.missed, single.first, single.worst, single.of_both),
             every=every,
         )
 

@@ -24,6 +24,7 @@ from prebleexp.planning.contender import GPUS, USERS, Contender
 from prebleexp.planning.planned import Planned
 from prebleexp.planning.trials import Sample, Trial
 from prebleexp.recovery import MINUTE_S
+from prebleexp.service.batches import fewest_sure
 from prebleexp.sim.types import Floats, Workload
 
 LONG_S = 180.0
@@ -71,11 +72,20 @@ class Bereft(Contender):
         to_keep = self.to_keep
         minute, whole = to_keep.after_loss(metrics), to_keep.kept(metrics)
         minute = to_keep.nothing if minute is None else minute
-        ends = None
-        if self.is_recorded:
-            of_whole = to_keep.alone(metrics)
-            ends = to_keep.alone_after_loss(metrics) if minute <= whole or of_whole is None else of_whole
-        return Sample(min(minute, whole), metrics["due_requests"], None, ends)
+        kept, due = min(minute, whole), metrics["due_requests"]
+        if not self.is_recorded:
+            return Sample(kept, due, None)
+        of_minute = to_keep.alone_after_loss(metrics) if self._is_told else None
+        known = [one for one in (to_keep.alone(metrics), of_minute) if one is not None]
+        ends = (min(low for low, _ in known), min(high for _, high in known)) if known else None
+        return Sample(kept, due, None, ends, of_both=(minute, whole))
+
+    @property
+    def _is_told(self) -> bool:
+        """Whether the minute has so many requests that the stream could say of others like it that they keep the
+        promise."""
+        counts = [one.requests for one in self._known.values() if one.requests is not None]
+        return min(counts, default=math.inf) >= fewest_sure(self.to_keep.strictest)
 
     def lost(self, trials: Sequence[Trial], metrics: Sequence[Mapping[str, Any]]) -> Lost | None:
         """What runs say of it: the metrics of each trial. None if a minute of these has no request."""

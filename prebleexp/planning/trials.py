@@ -48,6 +48,8 @@ class Sample(NamedTuple):
     """of all misses the share in the first batch"""
     worst: float | None = None
     """likewise, in the two batches with the most"""
+    of_both: tuple[float, float] | None = None
+    """where a promise is to be kept in a minute and over all, of which `kept` is the lesser: what each has"""
 
 
 Asking = Generator[list[Trial], list[Sample], None]

@@ -14,7 +14,7 @@ from prebleexp.planning.promise import ALL
 from prebleexp.report import recorded_plan
 from prebleexp.report.contenders import priced
 from prebleexp.report.wording import NOTHING, listed, number, seconds, share
-from prebleexp.service.batches import FEWEST, LEAST
+from prebleexp.service.batches import FEWEST, LEAST, fewest_sure
 
 EXTRAPOLATED = "Beyond what was measured, where step times are extrapolated: {}."
 HEADS = ("", "mean", "p50", "p95", "p99")
@@ -153,34 +153,57 @@ def loss(of: Beside) -> list[str]:
         last = f"with one more, {more}, {kept}" if said else f"{kept} {good} where there were {more}"
         said.append(f"{last}{verdict}")
     if enough is not None and enough.size is not None:
-        said.append(f"the promise is kept in that minute, too, with {_survivors(one, enough)}")
+        said.append(f"the promise is kept in that minute, too, with {_survivors(one, enough, known)}")
     elif enough is not None:
         said.append(f"{_none(True, enough)} to keep the promise in that minute, too")
     when = " as the busiest minute begins" if known.busiest else ""
-    return [*alone, f"If {what} is lost{when}, {'; '.join(said)}.", *_rivals(of)]
+    return [*alone, f"If {what} is lost{when}, {'; '.join(said)}.", *_rivals(of, known), *_untold(one, known)]
 
 
-def _survivors(one: Planned, enough: Answer) -> str:
-    """ "14 H100 at 35.0 an hour (N + 2; 96.1 %, 88.0 % to 99.0 %; 13 or more for others like it)", with how many
-    replicas that are more than the answer has."""
+def _untold(one: Planned, minute: Lost) -> list[str]:
+    """That a minute has too few requests for others like it, however many GPUs there are."""
+    if _is_told(one, minute):
+        return []
+    share = one.contender.to_keep.strictest
+    return [
+        f"Whether such a minute of others like it keeps {share * 100:g} % cannot be told from {minute.requests:,} "
+        f"requests, however many GPUs there are: that takes {fewest_sure(share):,}, and none that misses."
+    ]
+
+
+def _is_told(one: Planned, minute: Lost) -> bool:
+    return not one.contender.is_recorded or minute.requests >= fewest_sure(one.contender.to_keep.strictest)
+
+
+def _survivors(one: Planned, enough: Answer, minute: Lost) -> str:
+    """ "14 H100 at 35.0 an hour (N + 2; 96.1 % of that minute and 99.2 % of all, the lesser 88.0 % to 99.0 %; 13 or
+    more for others like it)", with how many replicas that are more than the answer has."""
     there = one.at_size(enough.size)
     more = there.replicas - one.cell.replicas
     said = [f"N + {more}"] if more else []
     alone = enough.alone
     if alone is not None:
         to_keep = one.contender.to_keep
-        ends = "" if alone.ends is None else f", {' to '.join(map(to_keep.said, alone.ends))}"
-        said.append(f"{to_keep.said(alone.kept)}{' points' if to_keep.is_margin else ''}{ends}")
+        of_minute, of_all = (
+            f"{to_keep.said(kept)}{' points' if to_keep.is_margin else ''}"
+            for kept in alone.of_both or (alone.kept, alone.kept)
+        )
+        which = "the lesser" if _is_told(one, minute) else "that of all"
+        ends = "" if alone.ends is None else f", {which} {' to '.join(map(to_keep.said, alone.ends))}"
+        said.append(f"{of_minute} of that minute and {of_all} of all{ends}")
     if enough.low is not None:
-        said.append(f"{recorded_plan.ends(enough.low, enough.high)} for others like it")
+        over_all = "" if _is_told(one, minute) else " over all"
+        said.append(f"{recorded_plan.ends(enough.low, enough.high)} for others like it{over_all}")
     known = f" ({'; '.join(said)})" if said else ""
     more_than = "" if enough.verdict is Verdict.FOUND else "more than "
     return f"{more_than}{priced(one, there)}{known}"
 
 
-def _rivals(of: Beside) -> list[str]:
+def _rivals(of: Beside, minute: Lost) -> list[str]:
     """What other contenders take to survive a loss."""
-    said = [f"{one.name} takes {_survivors(one, answer)}" for one, answer in of.others if answer.size is not None]
+    said = [
+        f"{one.name} takes {_survivors(one, answer, minute)}" for one, answer in of.others if answer.size is not None
+    ]
     never: dict[str, list[str]] = {}
     for one, answer in of.others:
         if answer.size is None:

@@ -5,7 +5,8 @@ independent. Misses are counted batch by batch. Their number varies as the batch
 of the correlation of neighbours (as in N-Skart: Tafazzoli, Steiger and Wilson, 2011) and by Student's t for a variance
 of so few. A count of rare misses that come in clusters is skewed, so its ends are quantiles of a gamma distribution of
 that mean and variance (Fay and Feuer, "Confidence intervals for directly standardized rates", 1997), which for
-independent misses is the exact interval of a Poisson count; a stream without misses has an end too.
+independent misses is the exact interval of a Poisson count. Of a stream without misses the lower end is that of a
+binomial share (Clopper and Pearson, 1934), which is nearer to all where requests are few.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from prebleexp.intervals import t_quantile
+from prebleexp.intervals import CONFIDENCE, t_quantile
 
 BATCHES = 20
 LEAST = 10
@@ -48,6 +49,16 @@ def count(requests: int) -> int:
     return found if found >= FEWEST else 0
 
 
+def surely(requests: int) -> float:
+    """The lower end of the interval of a share, if none of so many requests misses."""
+    return math.exp(math.log((1 - CONFIDENCE) / 2) / requests)
+
+
+def fewest_sure(share: float) -> int:
+    """Requests of which none must miss, at least, for such a share to be sure."""
+    return math.ceil(math.log((1 - CONFIDENCE) / 2) / math.log(share))
+
+
 def between(kept: npt.NDArray[np.bool_]) -> Between | None:
     """The ends of the 95 % interval of the share of True, of requests in their order; None for too few of them. That
     the stream is stationary it has to be told: a batch like none of the others shows, a day like none of the others
@@ -66,7 +77,8 @@ def between(kept: npt.NDArray[np.bool_]) -> Between | None:
     shape = (total + more) ** 2 / (variance + more * more)
     most = (total + more) / shape * _gamma(shape, Z)
     first, worst = (float(of.sum()) / total if total else 0.0 for of in (misses[:1], np.sort(misses)[-WORST:]))
-    return Between(1 - min(1.0, most / n), 1 - fewest / n, int((misses > 0).sum()), first, worst)
+    low = 1 - min(1.0, most / n) if total else surely(n)
+    return Between(low, 1 - fewest / n, int((misses > 0).sum()), first, worst)
 
 
 def _gamma(shape: float, z: float) -> float:

@@ -23,7 +23,7 @@ from prebleexp.planning import contender_names
 from prebleexp.planning.answer import Alone, Answer, Spot, Verdict
 from prebleexp.planning.beside import Grown, beyond
 from prebleexp.planning.contender import Contender
-from prebleexp.planning.loss import Lost, bereft
+from prebleexp.planning.loss import Bereft, Lost, bereft
 from prebleexp.planning.planned import Planned
 from prebleexp.planning.prices import Prices
 from prebleexp.planning.trials import Bracket
@@ -548,8 +548,15 @@ def test_a_loss_of_a_stream_that_comes_and_goes_is_where_most_come(tmp_path: Pat
     spread = rest | due | {"slo_attainment": 0.85, "slo_attainment_low": 0.7, "slo_attainment_high": 0.9}
     made = contender.sample(spread)
     assert (made.kept, made.alone) == (0.85, (0.7, 0.9)), "what breaks the promise before is no N + 1"
+    kept = rest | {"slo_attainment": 0.999, "slo_attainment_low": 0.997, "slo_attainment_high": 0.999}
+    made = contender.sample(kept | due | {AFTER_LOSS: 1.0, f"{AFTER_LOSS}_low": 0.94, f"{AFTER_LOSS}_high": 1.0})
+    assert (made.alone, made.of_both) == ((0.94, 0.999), (1.0, 0.999)), "each end is the lesser of both"
+    strict = Bereft(replace(cell, slo=replace(cell.slo, target=0.95)), "gpus")
+    strict.cell_of(first)
+    made = strict.sample(kept | due | {AFTER_LOSS: 1.0, f"{AFTER_LOSS}_low": 0.94, f"{AFTER_LOSS}_high": 1.0})
+    assert made.alone == (0.997, 0.999), "of 60 requests a share of 95 % is never sure"
     of = beside.Beside(one, 2, {}, *[None] * 5, lost, None, None, ())
-    enough = replace(answer(4), low=3, high=None, alone=Alone(0.96, (0.9, 0.99), 3, 0.1))
+    enough = replace(answer(4), low=3, high=None, alone=Alone(0.96, (0.9, 0.99), 3, 0.1, of_both=(0.96, 0.99)))
     (said,) = beside.loss(of)
     good = "75.0 % of the 60 requests of that minute are within all limits"
     assert said == f"If 1 H100 is lost as the busiest minute begins, {good}, which breaks the promise."
@@ -566,8 +573,15 @@ def test_a_loss_of_a_stream_that_comes_and_goes_is_where_most_come(tmp_path: Pat
     llmd = replace(one, name="llmd", answer=answer(3))
     never = never_at(32)
     said = beside.loss(replace(of, enough=enough, others=((llmd, replace(enough, alone=None)), (one, never))))
-    ends = "96.0 %, 90.0 % to 99.0 %; 3 or more for others like it"
+    ends = "96.0 % of that minute and 99.0 % of all, the lesser 90.0 % to 99.0 %; 3 or more for others like it"
     assert said[0].endswith(f"the promise is kept in that minute, too, with 4 H100 (N + 2; {ends}).")
+    hard = Planned("lor", {}, strict, answer(2))
+    strictly = beside.loss(replace(of, of=hard, enough=enough))
+    assert strictly[0].endswith("of all, that of all 90.0 % to 99.0 %; 3 or more for others like it over all).")
+    assert strictly[1] == (
+        "Whether such a minute of others like it keeps 95 % cannot be told from 60 requests, however many GPUs there "
+        "are: that takes 72, and none that misses."
+    )
     open_ended = replace(of, enough=replace(answer(4), verdict=Verdict.AT_LEAST))
     assert beside.loss(open_ended)[0].endswith("is kept in that minute, too, with more than 4 H100 (N + 2).")
     saying = [beside.loss(replace(of, spare=lost, enough=answer(size)))[0] for size in (3, 4)]

@@ -38,11 +38,21 @@ HERE = ("engine=sglang_2024", "hardware=a6000_mistral_7b")
 
 # ---------------------------------------------------------------- the interval of one stream
 def test_a_stream_without_misses_has_the_interval_of_a_count_of_none() -> None:
-    """Of no misses, as many as 3.69 may be expected in as long a stream with 95 %: the exact end of a Poisson count."""
+    """The exact end of a binomial share, with which 400 requests in a row are kept once in forty times."""
     found = batches.between(np.ones(400, bool))
     assert found is not None
     assert (found.high, found.missed, found.first) == (1, 0, 0)
-    assert found.low == pytest.approx(1 - 3.689 / 400, abs=1e-4)
+    assert found.low**400 == pytest.approx(0.025)
+
+
+def test_of_how_many_requests_none_must_miss_for_a_share_to_be_sure() -> None:
+    """73 of 73 said 94.95 %, and so never that 95 % is sure: its end was that of a Poisson count."""
+    for share, fewest in ((0.9, 36), (0.95, 72), (0.99, 368)):
+        assert batches.fewest_sure(share) == fewest
+        assert batches.surely(fewest) >= share > batches.surely(fewest - 1)
+    found = batches.between(np.ones(73, bool))
+    assert found is not None
+    assert found.low >= 0.95
 
 
 def test_independent_misses_have_about_the_interval_of_a_poisson_count() -> None:
@@ -380,7 +390,8 @@ def test_a_recording_has_its_n_plus_one(
     (more,) = [line for line in said.splitlines() if "is lost as the busiest minute begins" in line]
     found = re.search(
         r"the promise is kept in that minute, too, with (\d+) A6000 at (\d+\.\d+) an hour \(N \+ (\d+); "
-        r"\d+\.\d %, (\d+\.\d) % to \d+\.\d %; (\d+)(?: to \d+| or more)? for others like it\)",
+        r"\d+\.\d % of that minute and \d+\.\d % of all, the lesser (\d+\.\d) % to \d+\.\d %; "
+        r"(\d+)(?: to \d+| or more)? for others like it\)",
         more,
     )
     assert found is not None

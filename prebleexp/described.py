@@ -117,26 +117,33 @@ def gamma_shape(gaps: Floats) -> float:
 def reuse(workload: Workload, tokens: float, block_tokens: int = 1) -> float:
     """Prompt tokens found in one cache / prompt tokens, in order of arrival.
 
-    The cache holds whole segments of prompts, in blocks of `block_tokens`. A prompt finds those of its leading segments
-    that are there without a gap; then all of it is there, the first segment as the last one used, and what was used
-    least recently goes until the rest fits into `tokens`.
+    The cache holds whole segments, in blocks of `block_tokens`. A prompt finds those of its leading segments that are
+    there without a gap; then all of it is there, and the answer that later prompts have, the first segment as the last
+    one used, and what was used least recently goes until the rest fits into `tokens`.
     """
     ids, sizes = workload.segment_ids.tolist(), workload.segment_tokens.tolist()
-    room = (-(-workload.segment_tokens.astype(np.int64) // block_tokens) * block_tokens).tolist()
-    offsets = workload.segment_offsets.tolist()
+    offsets, answers = workload.segment_offsets.tolist(), workload.answer_segment.tolist()
+    generated = np.minimum(workload.output_tokens, workload.max_new_tokens)
+    room, of_answer = (
+        (-(-tokens.astype(np.int64) // block_tokens) * block_tokens).tolist()
+        for tokens in (workload.segment_tokens, generated)
+    )
     cached: OrderedDict[int, int] = OrderedDict()
     used = found = 0
-    for begin, end in pairwise(offsets):
+    for request, (begin, end) in enumerate(pairwise(offsets)):
         row = begin
         while row < end and ids[row] in cached:
             found += sizes[row]
             row += 1
-        for row in range(end - 1, begin - 1, -1):
-            if ids[row] in cached:
-                cached.move_to_end(ids[row])
+        context = [(ids[row], room[row]) for row in range(begin, end)]
+        if answers[request] >= 0:
+            context.append((answers[request], of_answer[request]))
+        for segment, takes in reversed(context):
+            if segment in cached:
+                cached.move_to_end(segment)
             else:
-                cached[ids[row]] = room[row]
-                used += room[row]
+                cached[segment] = takes
+                used += takes
         while used > tokens:
             used -= cached.popitem(last=False)[1]
     return found / int(workload.prompt_tokens.sum(dtype=np.int64))

@@ -16,6 +16,7 @@ from prebleexp.report.stream import picture
 from prebleexp.sim.types import Workload
 from prebleexp.workloads.mooncake import BLOCK, Mooncake
 from prebleexp.workloads.output_length import OutputLength
+from prebleexp.workloads.sessions import Sessions
 from tests.support.places import ROOT
 
 CONVERSATION = ROOT.parent / "shared" / "data" / "conversation_trace.jsonl.gz"
@@ -73,6 +74,17 @@ def test_a_cache_finds_leading_segments_and_forgets_the_oldest() -> None:
         assert reuse(workload, tokens) == pytest.approx(found / 600), tokens
     for tokens, found in ((448, 250), (447, 200), (320, 200), (319, 100)):  # 128 + 64, 64 and 192
         assert reuse(workload, tokens, block_tokens=64) == pytest.approx(found / 600), tokens
+
+
+def test_a_cache_has_what_was_generated_too() -> None:
+    """A turn of 160 begins with the prompt of 100 and the answer of 50 before it: 150 of 260 are found, and 100 where
+    there is no room for both."""
+    made = Sessions()
+    made.accumulate([(0.0, 100, 50), (1.0, 10, 5)])
+    workload = made.workload()
+    for tokens, found in ((math.inf, 150), (150, 150), (149, 100), (99, 0)):
+        assert reuse(workload, tokens) == pytest.approx(found / 260), tokens
+    assert reuse(workload, 191, block_tokens=64) == pytest.approx(100 / 260), "128 and 64"
 
 
 def test_gaps_are_between_turns_of_a_session() -> None:

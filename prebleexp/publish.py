@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from prebleexp.report.page import Aside, Report
     from prebleexp.report.summary import Row
 
-LATENCY = "latency_against_rate"
-"""the figure of a sweep that asks for none"""
 MOST_NAMED = 5
 """hosts or commits"""
 
@@ -79,7 +77,7 @@ def report(session: Session, master: DictConfig, command: str) -> tuple[Path, st
     """Write the report of a sweep; returns the path of its page, and the sentence that it begins with. Raises
     InvalidInput if the folder cannot be written."""
     from prebleexp.launch.progress import runs_of
-    from prebleexp.report import frame, listing, page
+    from prebleexp.report import frame, listing, page, ranked_by
     from prebleexp.report.drawings import Drawings
 
     folder = session.settings.reports_dir / session.settings.sweep
@@ -93,7 +91,7 @@ def report(session: Session, master: DictConfig, command: str) -> tuple[Path, st
         written = page.write(folder, made)
         about, runs = session.experiment(session.settings.sweep, made.sweep.title, command)
         of = f"sweep of {runs_of(len({run['key'] for run in runs}))}"
-        answer = made.figures[0].headline
+        answer = ranked_by.answer(made.figures)
         listing.add(folder, listing.About(made.sweep.title, of, command, answer, about["id"]))
     return written, answer
 
@@ -185,14 +183,14 @@ def _asks(made: Planner) -> str:
 def asked(session: Session) -> str:
     """What the sentence of a sweep is about: its metric, and what is the same in all runs."""
     from prebleexp.paper.figures import DRAWINGS
-    from prebleexp.report import subject
+    from prebleexp.report import ranked_by, subject
     from prebleexp.report.measures import drawing
 
     settings = session.settings
-    if settings.metrics:
-        how = drawing(settings.metrics[0])
+    if settings.figures and not settings.metrics:
+        how = DRAWINGS[settings.figures[0].draw]
     else:
-        how = DRAWINGS[settings.figures[0].draw if settings.figures else LATENCY]
+        how = drawing(ranked_by.names(settings.metrics, session.rows)[0])
     words = "" if settings.findings else how.measure.words
     return ", ".join(filter(None, (words, subject.of([one.cell for one in session.runs]))))
 
@@ -302,13 +300,13 @@ def _figures(
     """Those of the sweep, and what there is to say besides the first."""
     from prebleexp.launch.naming import settings as settings_of
     from prebleexp.paper.figures import DRAWINGS
-    from prebleexp.report import each
+    from prebleexp.report import each, ranked_by
     from prebleexp.report.figures import figure
     from prebleexp.report.measures import drawing
 
     settings = session.settings
     if not settings.figures:
-        names = settings.metrics or (LATENCY,)
+        names = ranked_by.names(settings.metrics, session.rows)
         of = [each.of_sweep(session.rows, session.axes, drawing(name), settings.about) for name in names]
         hows = zip(names, of, strict=True)
         drawn = [figure(name, session.rows, session.axes, how=how, drawings=drawings) for name, (how, _) in hows]

@@ -19,7 +19,7 @@ from prebleexp.launch.usual import completed
 from prebleexp.losses import lost, sentences
 from prebleexp.regression import Limit, limit_of
 from prebleexp.report import compare_page, compared, frame, listing
-from prebleexp.report.compared import Pair
+from prebleexp.report.compared import ATTAINMENT, Pair
 from prebleexp.report.wording import percent_difference, short
 
 METRIC = "norm_latency_mean_s"
@@ -35,8 +35,8 @@ def _compare(given: Given) -> int:
     """
     fail_if = given["fail_if"]
     limit = limit_of(fail_if) if fail_if else None
-    metric = metric_of(given["metric"] or (limit.metric if limit else METRIC))
     names, runs = _sides(given)
+    metric = metric_of(given["metric"] or (limit.metric if limit else _usual(runs)))
     if limit is not None and len(names) > 2:
         raise InvalidInput(f"fail_if={fail_if} is of two sides, not {len(names)}: {' '.join(names)}")
     notes = [] if given["sweep"] else sides.pooled(Cache(given["cache_dir"], make=False), names, runs)
@@ -52,12 +52,14 @@ def _compare(given: Given) -> int:
         judged = compared.pair(names[0], last.runs[0], names[-1], last.runs[1], limit.metric).found
     broken = _broken(judged, limit)
     said = compared.sentences(pairs)
+    if metric == ATTAINMENT and not given["metric"] and limit is None:
+        said += compared.sentences([compared.pair(one.a, one.runs[0], one.b, one.runs[1], METRIC) for one in pairs])
     lost_by = list(dict.fromkeys(line for pair in pairs for line in _losses(pair.found, *_called(pair, pairs))))
     drawn = given["report"] != "none"
     chosen = _chosen(pairs) if drawn or given["output"] == "table" else compare_page.NOBODY
     _print(pairs, given["output"], chosen)
     if drawn:
-        path = given["reports_dir"] / folder(*_name(given, metric))
+        path = given["reports_dir"] / folder(*_name(given, "" if metric == _usual(runs) else metric))
         page = compare_page.render(pairs, given.line, fail_if, broken, [*notes, *lost_by], chosen)
         print(tables.address(frame.write(path / "index.html", page)), file=sys.stderr)
         listing.add(path, listing.About(compare_page.title(pairs), "comparison", given.line, said[0]))
@@ -100,6 +102,13 @@ def _sides(given: Given) -> tuple[list[str], list[list[sides.Run]]]:
     return names, runs
 
 
+def _usual(runs: Sequence[Sequence[sides.Run]]) -> str:
+    """What is compared where nobody says: the share of requests within the limits where all runs promise some, as that
+    is what was asked of them, else latency."""
+    promise = all(run.measured.metrics.get(ATTAINMENT) is not None for of_side in runs for run in of_side)
+    return ATTAINMENT if promise else METRIC
+
+
 def _averaged(given: Given, names: Sequence[str], runs: Sequence[Sequence[sides.Run]]) -> list[str]:
     """Of a sweep that was chosen, a sentence for each side whose policy has several values of a field. Raises
     InvalidInput where nobody chose: they were tried for other questions."""
@@ -128,7 +137,7 @@ def _called(pair: Pair, pairs: Sequence[Pair]) -> tuple[str, str]:
 
 def _name(given: Given, metric: str) -> list[str]:
     """What tells its page from those of other comparisons."""
-    asked = [given["sweep"], *(given[name] for name in LABELS), *given.others, "" if metric == METRIC else metric]
+    asked = [given["sweep"], *(given[name] for name in LABELS), *given.others, metric]
     return ["compare", *given.words, *filter(None, asked)]
 
 
@@ -208,7 +217,11 @@ COMMANDS: Commands = {
         words="[A …] B",
         takes=SIDES + MORE,
         settings=(
-            text("metric", f"what is compared; {METRIC}, or that of fail_if, unless you say", ""),
+            text(
+                "metric",
+                f"what is compared; unless you say {ATTAINMENT} where limits are set, else {METRIC}, or fail_if's",
+                "",
+            ),
             text("sweep", "only runs of this sweep", ""),
             text("part", "of a sweep of parts", ""),
             text("variant", "of a sweep of parts", ""),

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from prebleexp import indexing, store
 from prebleexp.__main__ import main
+from prebleexp.commands import compare as command
 from prebleexp.commands import sides
 from prebleexp.comparison import Measured, Verdict, compare, metric_of
 from prebleexp.errors import InvalidInput
@@ -463,6 +464,14 @@ def test_a_policy_whose_runs_all_failed_is_not_called_unknown(
         "mine has no run to compare: all that were tried failed, with: policy Mine: it does not compile"
         in capsys.readouterr().err
     )
+
+
+def test_runs_with_limits_are_compared_by_these() -> None:
+    def runs(*attainments: float | None) -> list[sides.Run]:
+        return [sides.Run("", Measured({}, 0, {"slo_attainment": one}, ""), {}) for one in attainments]
+
+    assert command._usual([runs(0.9, 1.0), runs(0.8)]) == "slo_attainment"
+    assert command._usual([runs(0.9, None), runs(0.8)]) == "norm_latency_mean_s"
 
 
 def test_a_damaged_database_is_one_line(

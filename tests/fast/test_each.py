@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from prebleexp.errors import InvalidInput
+from prebleexp.report import ranked_by
 from prebleexp.report.each import of_sweep
 from prebleexp.report.explained import Level
 from prebleexp.report.explained import sentence as why
@@ -126,3 +127,19 @@ def test_what_else_differs_names_the_p99_in_full_where_it_stands_alone() -> None
         "also surely differ in p99 prompt tokens computed (3,577 against 1,114) and hit ratio (0.878 against 0.92"
         in text
     )
+
+
+def test_what_was_promised_is_ranked_by_before_latency() -> None:
+    """With limits set, "mine is 0.7 % faster" was all, though no request more was within them."""
+    rows = [row | {"slo_attainment": 0.99, "norm_latency_mean_s": row[METRIC]} for row in swept(TWICE)]
+    assert ranked_by.names((), rows) == ("slo_attainment", ranked_by.LATENCY)
+    assert ranked_by.names((), swept(TWICE)) == (ranked_by.LATENCY,)
+    assert ranked_by.names([METRIC], rows) == (METRIC,), "as asked"
+    drawn = [
+        figure(name, rows, AXES, how=of_sweep(rows, AXES, drawing(name), "")[0]) for name in ranked_by.names((), rows)
+    ]
+    assert ranked_by.answer(drawn) == (
+        "mine's attainment is within the noise of lor's and within the noise of random's. In average normalised "
+        "latency: mine takes 2.4 × as long as lor; random takes 2.5 × as long as mine."
+    )
+    assert ranked_by.answer(drawn[1:]) == drawn[1].headline

@@ -312,6 +312,16 @@ def test_a_log_may_have_requests_and_responses_and_texts_of_answers(tmp_path: Pa
     assert workload.prompt_tokens.tolist() == [10, 1]
 
 
+def test_answers_have_as_many_characters_a_token_as_prompts(tmp_path: Path) -> None:
+    """Two prompts of 80 and 120 characters have 20 and 30 tokens: 4 characters each, also in answers that are texts."""
+    rows = [
+        {"created": at, "messages": [said], "usage": {"prompt_tokens": tokens}, "choices": [{"text": "x" * length}]}
+        for at, (said, tokens, length) in enumerate([(FIRST, 20, 44), (SECOND, 30, 8)])
+    ]
+    workload = drawn(RequestLog(lines(tmp_path / "log.jsonl", rows), load="recorded"))
+    assert workload.output_tokens.tolist() == [11, 2]
+
+
 def test_a_log_of_counts_may_be_csv_with_sessions(tmp_path: Path) -> None:
     text = "start_time,session_id,input_tokens,output_tokens\n2.5,x,10,3\n1.5,y,20,4\n4.5,x,30,5\n"
     workload = drawn(RequestLog(written(tmp_path / "log.csv", text), load="recorded"))

@@ -88,6 +88,6 @@ def test_much_happens() -> None:
     """Else nothing would be shown by what holds."""
     numbers = (*range(700), 903)  # which ends while KV is held
     states, kinds = (np.sum(rows, axis=0) for rows in zip(*map(happens, numbers), strict=True))
-    states[State.FAILED] += 1  # too rare: tests/fast/test_peers.py has it
-    assert (states > 0).all(), {state.name: int(states[state]) for state in State}
+    missing = {state.name for state in State if not states[state]}
+    assert missing <= {"FAILED"}, missing  # which is rare: tests/fast/test_peers.py has it
     assert (kinds > 10).all(), kinds

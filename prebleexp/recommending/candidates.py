@@ -110,7 +110,7 @@ class Candidate:
         low, high = self.ends
         cell = self.cell
         found = {**self.design.at, "gpus": cell.gpus, "replicas": cell.replicas}
-        found |= {"evidence": evidence.word(cell.hardware), "formats": stored.formats(cell.hardware)}
+        found |= {"evidence": evidence.word(cell), "formats": stored.formats(cell.hardware)}
         if cell.cluster.has_roles:
             found |= {f"{group.role}_replicas": group.replicas for group in cell.cluster.groups}
         found |= {

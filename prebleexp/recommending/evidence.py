@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from prebleexp.hardware.base import Hardware
+from prebleexp.experiment.cell import Cell
 from prebleexp.hardware.composed import Composed
 from prebleexp.report.wording import NOTHING
 
 THEORY, MEASURED = "theory", "measured"
 OWN = "your own"
+UNSPLIT = "unsplit"
 WORDS = {
     "measured": MEASURED,
     "ladder measured": MEASURED,
@@ -19,8 +20,11 @@ WORDS = {
 """of levels of `Support`"""
 
 
-def word(hardware: Hardware) -> str:
-    """One of `WORDS`; `OWN` for parameters that were given, and nothing for hardware that is not composed."""
+def word(cell: Cell) -> str:
+    """One of `WORDS`; `UNSPLIT` where replicas for prompts alone were measured as whole ones, `OWN` for parameters that
+    were given, and nothing for hardware that is not composed."""
+    hardware = cell.hardware
     if not isinstance(hardware, Composed):
         return NOTHING
-    return OWN if hardware.evidence is None else WORDS[hardware.evidence.level]
+    found = OWN if hardware.evidence is None else WORDS[hardware.evidence.level]
+    return UNSPLIT if found == MEASURED and cell.cluster.has_roles else found

@@ -44,7 +44,7 @@ def lines(candidates: Sequence[Candidate], best: Sequence[Candidate]) -> list[li
                 one.to_keep.said(*seen[KEPT]),
                 seconds(seen.get("ttft_p95_s")),
                 seconds(seen.get("tpot_p95_s")),
-                evidence.word(one.cell.hardware),
+                evidence.word(one.cell),
             ]
         )
     return made

@@ -53,9 +53,9 @@ def what(of: Candidate) -> str:
 
 def _only_theory(order: Sequence[Candidate]) -> str:
     """That nothing like the first was measured, and what is the cheapest of which step times were."""
-    if evidence.word(order[0].cell.hardware) != evidence.THEORY:
+    if evidence.word(order[0].cell) != evidence.THEORY:
         return ""
-    known = [one for one in order if evidence.word(one.cell.hardware) == evidence.MEASURED]
+    known = [one for one in order if evidence.word(one.cell) == evidence.MEASURED]
     said = " Its step times are theory only: nothing like it was measured"
     if not known:
         return f"{said}."

@@ -17,18 +17,25 @@ NAMED = 3
 
 
 def crowded(found: Sequence[Planned]) -> list[str]:
-    """A sentence, if weights take most of a GPU's memory, and no other tensor parallelism was asked for."""
-    first, hardware = found[0].contender, found[0].contender.cell.hardware
-    same = {one.contender.cell.hardware for one in found} == {hardware} and not any(KEY in one.at for one in found)
-    if first.searched != GPUS or first.cell.cluster.groups or not same or not isinstance(hardware, Composed):
+    """A sentence for each hardware of which weights take most of a GPU's memory, if no other tensor parallelism was
+    asked for."""
+    every = dict.fromkeys(one.contender.cell.hardware for one in found if not one.contender.cell.cluster.groups)
+    composed = [one for one in every if isinstance(one, Composed)]
+    asked = any(KEY in one.at for one in found) or len({one.tensor_parallel for one in composed}) > 1
+    if found[0].contender.searched != GPUS or asked:
         return []
+    return [said for one in composed if (said := _crowded(one, alone=len(every) == 1))]
+
+
+def _crowded(hardware: Composed, alone: bool) -> str:
     now = hardware.tensor_parallel
     share = hardware.gpu_weights(now, hardware.precision) / (hardware.gpu.memory_gb * 1e9)
     larger = [each for each in hardware.groups if each > now]
     if hardware.is_spread or share <= MOST or not larger:
-        return []
+        return ""
     tried = ",".join(map(str, [now, *larger][:NAMED]))
-    return [
-        f"weights take {percent(share)} of each GPU's memory with {KEY}={now}: larger replicas leave more for KV, and "
-        f"may need fewer GPUs in all; {KEY}={tried} compares them"
-    ]
+    whose = "each GPU's memory" if alone else f"the memory of each {hardware.gpu.name.upper()}"
+    return (
+        f"weights take {percent(share)} of {whose} with {KEY}={now}: larger replicas leave more for KV, and may need "
+        f"fewer GPUs in all; {KEY}={tried} compares them"
+    )

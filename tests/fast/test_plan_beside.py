@@ -460,6 +460,13 @@ def test_weights_that_fill_a_gpu_call_for_larger_replicas() -> None:
     assert said.startswith("weights take 85.5 % of each GPU's memory with hardware.tensor_parallel=1")
     assert said.endswith("hardware.tensor_parallel=1,2,4 compares them")
     assert crowded(each) == crowded(each[1:]) == []
+    roomy = configure.cells([*model, "hardware/gpu=b200"])[0]
+    kinds = [
+        Planned(gpu, {"hardware/gpu": gpu}, Contender(cell, "gpus"), answer(2))
+        for gpu, cell in (("h100", one), ("b200", roomy))
+    ]
+    (said,) = crowded(kinds)
+    assert said.startswith("weights take 85.5 % of the memory of each H100 with hardware.tensor_parallel=1")
 
 
 def test_a_kv_cache_in_fp8_is_a_caveat_as_engines_keep_it_in_bf16() -> None:

@@ -386,7 +386,10 @@ def test_a_gpu_that_cannot_keep_kv_in_fp8_is_not_asked_to_and_that_is_said() -> 
     said = files.of(a100, "")["README.md"]
     assert "- KV cache in FP8 was simulated on A100 (174,930 tokens)" in said
     assert "87,465 tokens fit in BF16" in said
-    assert [evidence.word(one.hardware) for one in (a100, h100)] == ["theory", "measured"]
+    assert [evidence.word(one) for one in (a100, h100)] == ["theory", "measured"]
+    groups = "cluster.groups=[{replicas: 1, role: prefill}, {replicas: 1, role: decode}]"
+    split = configure.cells([model[0], "hardware/gpu=h100", groups])[0]
+    assert evidence.word(split) == "unsplit", "its steps were measured, and no split"
 
 
 def test_what_was_not_run_for_one_reason_shares_a_line() -> None:

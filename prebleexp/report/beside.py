@@ -15,6 +15,7 @@ from prebleexp.report import recorded_plan
 from prebleexp.report.contenders import priced
 from prebleexp.report.wording import NOTHING, listed, number, seconds, share
 from prebleexp.service.batches import FEWEST, LEAST, fewest_sure
+from prebleexp.workloads.replayed import Replayed
 
 EXTRAPOLATED = "Beyond what was measured, where step times are extrapolated: {}."
 HEADS = ("", "mean", "p50", "p95", "p99")
@@ -54,11 +55,26 @@ def believe(of: Beside) -> list[str]:
     supports = [cell.engine.support] if brought else [one.hardware.support for one in cell.kinds]
     said = [EXTRAPOLATED.format(of.beyond)] if of.beyond else []
     said += [f"Step times: {one}." for one in dict.fromkeys(supports) if one]
+    said += _took(of)
     if of.off is None or of.slower is None or of.faster is None:
         why = "there is no figure of how far they may be" if of.off is None else "a run failed"
         return [*said, f"How far the answer moves if step times are off is not known: {why}."]
     off = f"{of.off:.0%}".replace("%", " %")
     return [*said, f"{_between(of, of.slower, of.faster, off)}."]
+
+
+def _took(of: Beside) -> list[str]:
+    """How long requests took by the log itself, beside what they take here."""
+    workload = of.of.cell.workload
+    log = workload.whole.reading.took if isinstance(workload, Replayed) else None
+    here = [of.seen.get(f"latency_{at}_s") for at in ("mean", "p95")]
+    if log is None or None in here:
+        return []
+    known = [f"{number(log.mean_s)} s (mean) and {number(log.p95_s)} s (p95)", " and ".join(map(seconds, here))]
+    return [
+        f"The log's own latency, {log.field}, is {known[0]}; here it is {known[1]}. What it was served with, and how "
+        "busy that was, the log does not say."
+    ]
 
 
 def _between(of: Beside, slower: Answer, faster: Answer, off: str) -> str:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from prebleexp.errors import significant
 from prebleexp.sim.types import Floats
-from prebleexp.workloads.trace import Trace
+from prebleexp.workloads.trace import Took, Trace
 
 SLOWEST, FASTEST = 0.01, 1000.0
 """requests a second, between which a recording is believed"""
@@ -68,6 +69,7 @@ def understood(path: str, trace: Trace) -> Understood:
         "prefix": read.prefix,
         "output": outputs,
         "sessions": read.sessions,
+        **({"latency": _took(read.took)} if read.took else {}),
         **({"adapters": read.adapters} if read.adapters else {}),
         "left out": left_out,
     }
@@ -86,6 +88,11 @@ def understood(path: str, trace: Trace) -> Understood:
         _unshared(trace),
         read.found_share,
     )
+
+
+def _took(of: Took) -> str:
+    """ "request_duration_ms; mean 7.48 s, p95 20.1 s" """
+    return f"{of.field}; mean {significant(of.mean_s)} s, p95 {significant(of.p95_s)} s"
 
 
 def doubts(trace: Trace) -> list[str]:

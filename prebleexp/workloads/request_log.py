@@ -19,6 +19,7 @@ from prebleexp.workloads.came import TIMES, came
 from prebleexp.workloads.clock import Clock, in_order
 from prebleexp.workloads.columns import found, set_column
 from prebleexp.workloads.documents import rows_of, without_headers
+from prebleexp.workloads.ended import took
 from prebleexp.workloads.failed import served
 from prebleexp.workloads.growth import NOBODY, headed
 from prebleexp.workloads.only import Only, taken
@@ -188,6 +189,7 @@ class RequestLog(Tabular):
             left_out=tuple(left_out),
             doubts=tuple(doubts),
             block_tokens=asked.block_tokens,
+            took=took(rows, self.columns, counts.outputs),
             cure=asked.cure,
         )
         of = (times, np.maximum(outputs, 1), asked.prompts, asked.session, asked.turn, asked.public)

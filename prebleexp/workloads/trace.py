@@ -24,6 +24,14 @@ class Links(NamedTuple):
     """(n,) from the last end of those that a request comes after"""
 
 
+class Took(NamedTuple):
+    """How long requests of a recording took, by whatever served them."""
+
+    field: str
+    mean_s: float
+    p95_s: float
+
+
 @dataclass(frozen=True)
 class Reading:
     """Which fields of a file stand for what, in words."""
@@ -44,6 +52,8 @@ class Reading:
     """nothing: none is asked for"""
     block_tokens: int = 1
     """of the blocks of which prompts are made"""
+    took: Took | None = None
+    """None: nobody says"""
     cure: str = ""
     """what would let prompts share more, where they share too little; nothing: nobody knows"""
 

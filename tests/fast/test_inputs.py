@@ -714,3 +714,14 @@ def test_a_clock_without_a_zone_that_goes_back_once_is_said(kind: str, tmp_path:
         path.write_text(path.read_text().replace(":00,", f":00{zone},").replace(':00"', f':00{zone}"'))
         doubts = RequestLog(str(path), load="recorded").understood.doubts
         assert sum("timestamp goes back once, by 57 minutes after row 2" in one for one in doubts) == many
+
+
+def test_how_long_requests_took_is_read_where_a_log_says_it(tmp_path: Path) -> None:
+    """Nothing of a run depends on it; a plan says it beside what it simulates."""
+    usual = {"prompt_tokens": 9, "completion_tokens": 100}
+    rows = [{"ts": float(i), **usual, "request_duration_ms": 2000 if i else 4000} for i in range(40)]
+    source = log(tmp_path, *rows)
+    assert said(source)["latency"] == "request_duration_ms; mean 2.05 s, p95 2 s"
+    silent = log(tmp_path, *({"ts": float(i), **usual} for i in range(4)))
+    assert silent.whole.reading.took is None
+    assert "latency" not in said(silent)

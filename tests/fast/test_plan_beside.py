@@ -107,6 +107,21 @@ def test_what_is_said_besides_is_what_runs_say(tmp_path: Path, monkeypatch: pyte
         assert (of.most.size or 0) >= rps * 0.95
 
 
+def test_how_long_a_log_says_that_requests_took_stands_beside_what_they_take_here(tmp_path: Path) -> None:
+    usual = {"prompt_tokens": 9, "completion_tokens": 100, "request_duration_ms": 2000}
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(json.dumps({"ts": float(i), **usual}) + "\n" for i in range(40)))
+    (cell,) = configure.cells(["workload=request_log", f"workload.path={path}", *MADE, *PROMISE, "gpus=2"])
+    seen = {"latency_mean_s": (0.512, None), "latency_p95_s": (1.5, None)}
+    of = beside.Beside(Planned("lor", {}, Contender(cell, "gpus"), answer(2)), 2, seen, *[None] * 8, ())
+    said = beside.believe(of)
+    assert (
+        "The log's own latency, request_duration_ms, is 2.00 s (mean) and 2.00 s (p95); here it is 512 ms and 1.50 s. "
+        "What it was served with, and how busy that was, the log does not say."
+    ) in said
+    assert not any("The log's own" in one for one in beside.believe(replace(of, seen={})))
+
+
 def test_steps_are_slower_by_just_so_much() -> None:
     """Between a lone request's first and last token there are steps alone."""
     base = configure.cells(["gpus=2", "rps=0.2", "duration_s=20", *MADE])[0]

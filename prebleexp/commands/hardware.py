@@ -3,6 +3,7 @@ explained: what fits, and what its steps take."""
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from prebleexp.commands.arguments import Command, Commands, Given, Setting, choi
 from prebleexp.commands.hardware_check import CHECK
 from prebleexp.commands.hardware_measure import MEASURE
 from prebleexp.engines.vllm.groups import grouping, requests_at_once
-from prebleexp.errors import significant, unknown
+from prebleexp.errors import InvalidInput, significant, unknown
 from prebleexp.experiment import durable
 from prebleexp.hardware import parameters
 from prebleexp.hardware.base import Hardware
@@ -46,13 +47,15 @@ VLLM, BLOCK = "vllm", 16
 CHOSEN = ("gpu", "model")
 """settings that are options of groups; the others are fields"""
 SPREAD = ("data_parallel_size", "enable_expert_parallel", "expert_imbalance", "pipeline_parallel_size")
+LISTED = ("gpu", "model", "engine", "tensor_parallel", "precision", "kv_precision")
+"""settings that may have several values"""
 FIELDS = ("engine", "tensor_parallel", *SPREAD, "precision", "kv_precision", "utilisation")
 
 
 def _hardware(given: Given) -> int:
     asked = {name: given[name] for name in (*CHOSEN, *FIELDS) if given[name] is not None}
     if asked or given.others or given["hardware"] != "composed" or given["to"]:
-        _explain(given, asked)
+        _explain_each(given, asked)
     else:
         _list(given["output"])
     return 0
@@ -147,7 +150,24 @@ def _show(title: str, rows: list[dict[str, Any]]) -> None:
 
 
 # ---------------------------------------------------------------- one of them
-def _explain(given: Given, asked: dict[str, str]) -> None:
+def _explain_each(given: Given, asked: Mapping[str, str]) -> None:
+    """Each combination of values with commas between, as gpu=h100,h200: one after the other, or in one table."""
+    lists = [value.split(",") if name in LISTED else [value] for name, value in asked.items()]
+    every = [dict(zip(asked, values, strict=True)) for values in itertools.product(*lists)]
+    if len(every) > 1 and given["to"]:
+        raise InvalidInput(f"to={given['to']} is a picture of one, and these are {len(every)}: give one value each")
+    steps = []
+    for one in every:
+        if one is not every[0] and given["output"] == "table":
+            print()
+        names = {name: one[name] for name in asked if len({each[name] for each in every}) > 1}
+        steps += [names | row for row in _explain(given, dict(one))]
+    if given["output"] != "table":
+        tables.write_rows(steps, given["output"])
+
+
+def _explain(given: Given, asked: dict[str, str]) -> list[dict[str, Any]]:
+    """Say it, if tables are wanted; returns what steps take."""
     engine = asked.pop("engine", "vllm")
     lines = [f"hardware={given['hardware']}"]
     lines += [f"hardware/{name}={asked[name]}" for name in CHOSEN if name in asked]
@@ -159,8 +179,7 @@ def _explain(given: Given, asked: dict[str, str]) -> None:
     if given["to"]:
         _draw(hardware, given["to"])
     if given["output"] != "table":
-        tables.write_rows(steps, given["output"])
-        return
+        return steps
     title = hardware.title or given["hardware"]
     print(f"{title}: {hardware.support}")
     fixed, each = hardware.frontend_s
@@ -182,6 +201,7 @@ def _explain(given: Given, asked: dict[str, str]) -> None:
     if isinstance(hardware, Composed):
         _show(f"moving the KV of {MOVED:,} tokens from one GPU", [*_moves(hardware)])
     print(f"from: {hardware.source}")
+    return steps
 
 
 def _decodes(hardware: Hardware) -> Iterator[dict[str, Any]]:
@@ -273,7 +293,8 @@ def _draw(hardware: Hardware, file: Path) -> None:
 
 COMMANDS: Commands = {
     "": Command(
-        "list GPUs, models and how well their combinations are known; or explain one: what fits, and what steps take",
+        "list GPUs, models and how well their combinations are known; or explain one, or each of several, as "
+        "gpu=h100,h200: what fits, and what steps take",
         _hardware,
         "python -m prebleexp hardware gpu=h200 model=llama_3_1_70b tensor_parallel=4 precision=fp8",
         settings=(

@@ -53,7 +53,7 @@ def calibrated(
     into.support = hardware.support
     print(f"{into.of}\nwhat ships: {into.support}\n")
     for sentence in by_default(cell, [*named, *given.others, f"policy={cell.names['policy']}"]):
-        print(f"prebleexp: {sentence}", file=sys.stderr)
+        tables.say(f"prebleexp: {sentence}")
     into.factors = _factors(found, hardware)
     _show_parameters(found, hardware)
     into.stages = _show_stages(simulated, found.before, found.left_out, "by a fit to the other stages")

@@ -85,7 +85,7 @@ def _show(given: Given, folder: Path, found: Sequence[Measured], model: str) -> 
         heads = ["measured"] if len(rows) == 1 else [f"mean of {len(rows)} seeds", "± 95 %"]
         tables.show(["metric", *heads, "unit", "which is"], lines, title=f"measured at {given['url']}")
     for sentence in dict.fromkeys(said for one in found for said in one.says):
-        print(f"prebleexp: {sentence}", file=sys.stderr)
+        tables.say(f"prebleexp: {sentence}")
     print(f"prebleexp: kept in {folder}; beside a simulation: prebleexp live compare {folder}", file=sys.stderr)
 
 
@@ -113,7 +113,7 @@ def _compare(given: Given) -> int:
         _show_compared(of.about, found)
     said = [*(one for run in of.about["runs"] for one in run["says"]), *_said(of.about, cells[0], found, given.others)]
     for sentence in dict.fromkeys(said):
-        print(f"prebleexp: {sentence}", file=sys.stderr)
+        tables.say(f"prebleexp: {sentence}")
     if job.settings.report != "none":
         with waiting("drawing the page"):
             folder = job.settings.reports_dir / f"live-{of.folder.absolute().name}"

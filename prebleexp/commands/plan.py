@@ -51,11 +51,12 @@ def _plan(given: Given) -> int:
 def _notices(plan: Planner) -> list[str]:
     """How files were read, and what a reader must know of the answer."""
     from prebleexp.experiment.understood import taken_for
-    from prebleexp.report import planned
+    from prebleexp.report import monthly, planned
     from prebleexp.report.wording import as_sentence
 
     taken = taken_for([one.contender.cell for one in plan.found])
-    return [*taken, *(as_sentence(one) for one in planned.warnings(plan.found, plan.left_out))]
+    known = [*planned.warnings(plan.found, plan.left_out), *monthly.said(plan.found)]
+    return [*taken, *map(as_sentence, known)]
 
 
 def sweep(multirun: Multirun, overrides: Sequence[str], command: str) -> int:

@@ -155,9 +155,10 @@ def _contents(report: Report) -> list[tuple[str, str]]:
 
 def _facts(rows: Sequence[Row], failures: Sequence[Row], counted: str) -> list[tuple[str, str]]:
     requests = sum(int(row.get("n_requests") or 0) for row in rows)
+    seeds = len({row.get("seed") for row in rows})
     facts = [
         (counted, f"{len(rows):,}"),
-        ("seeds", f"{len({row.get('seed') for row in rows}):,}"),
+        ("seed" if seeds == 1 else "seeds", f"{seeds:,}"),
         ("requests simulated", f"{requests:,}"),
     ]
     seconds = [float(value) for row in rows if (value := row.get("seconds")) is not None]

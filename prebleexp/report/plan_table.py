@@ -30,7 +30,7 @@ MEANINGS = {
     "of the first": "How many times the first line's load, or GPUs; over the same seeds, by jackknife, with a 95 % "
     "interval.",
     planned.HOURS: "For a million requests at that load, on as many GPUs.",
-    "price/h": "Of all these GPUs, by price_per_gpu_hour.",
+    "price/h": "Of all these GPUs, by price_per_gpu_hour; times 730 it is a month's.",
     "cost/1M req": "For a million requests: those GPU-hours at their price, price_per_gpu_hour.",
     "seeds": "Request streams at the ends of the bracket.",
     "requests": "Of a run, that count. At every load a seed's stream is the same, only quicker or slower; of a "

@@ -90,8 +90,8 @@ def warnings(found: Sequence[Planned]) -> list[str]:
         counts = " to ".join(dict.fromkeys(f"{of(missed for _, missed in few):g}" for of in (min, max)))
         some = "none" if counts == "0" else f"only {counts}"
         said.append(
-            f"misses fall into {some} of {batches} batches with {named([one for one, _ in few], found)}: how often "
-            "such a batch comes is hardly known, so the interval is too narrow"
+            f"misses fall into {some} of {batches} batches with {named([one for one, _ in few], found)}: how often a "
+            "bad stretch comes cannot be told from so few, and the true range is wider than the one that is given"
         )
     busy = [(one, worst) for one, alone in known if (alone.missed or 0) >= FEW and (worst := alone.worst or 0.0) > BUSY]
     if busy:

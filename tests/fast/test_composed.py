@@ -541,3 +541,19 @@ def test_the_command_says_what_would_fit(capsys: pytest.CaptureFixture[str]) -> 
     ):
         assert main(["hardware", *asked.split()]) == 2
         assert says in capsys.readouterr().err
+
+
+def test_several_are_explained_one_after_the_other(capsys: pytest.CaptureFixture[str]) -> None:
+    """gpu=h100,h200 was refused, though a plan takes it."""
+    assert main(["hardware", "gpu=h100,h200", "model=gpt_oss_120b"]) == 0
+    said = capsys.readouterr().out
+    assert [said.count(f"gpt-oss-120b in bf16 with experts in fp4 on {gpu}, vllm: ") for gpu in ("h100", "h200")] == [
+        1,
+        1,
+    ]
+    assert main(["hardware", "gpu=h100,h200", "model=gpt_oss_120b", "output=json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["gpu"] for row in rows} == {"h100", "h200"}
+    assert "model" not in rows[0], "what is the same in all is not repeated"
+    assert main(["hardware", "gpu=h100,h200", "model=gpt_oss_120b", "to=roofline.svg"]) == 2
+    assert "is a picture of one, and these are 2" in capsys.readouterr().err

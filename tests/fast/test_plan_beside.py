@@ -28,7 +28,7 @@ from prebleexp.planning.planned import Planned
 from prebleexp.planning.prices import Prices
 from prebleexp.planning.trials import Bracket
 from prebleexp.recommending import words
-from prebleexp.report import beside, contenders, plan_bars, planned
+from prebleexp.report import beside, contenders, monthly, plan_bars, planned
 from prebleexp.report.crowded import crowded
 from prebleexp.report.plan_figure import _apart
 from tests.support import answers
@@ -278,6 +278,8 @@ def test_money_is_in_the_sentence_where_there_are_prices() -> None:
     (one,) = found({"lor": answer(2)})
     priced = replace(one, prices=Prices({"h100": 2.5}))
     assert planned.sentence([priced]).endswith("12 requests/s need 2 H100 at 5.00 an hour with lor.")
+    assert monthly.said([priced]) == ["at 730 hours a month, 5.00 an hour are 3,650"]
+    assert monthly.said([one]) == []
     (line,) = planned.lines([priced])
     assert line[planned.heads([priced]).index("price/h")] == "5.00"
 

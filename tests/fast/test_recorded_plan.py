@@ -305,7 +305,7 @@ def test_few_batches_with_misses_and_few_requests_are_said(
     burst = [0.0] * 6 + [100.0 + 10 * i for i in range(94)]
     promise = ("slo.ttft_s=0.8", "slo.target=0.97", "policy=random")
     _, said = planned(capsys, trace(tmp_path / "burst.jsonl", burst), *promise)
-    assert "Misses fall into none of 10 batches with random: how often such a batch comes" in said
+    assert "Misses fall into none of 10 batches with random: how often a bad stretch comes cannot be told from" in said
     assert "Routing with random has random draws, which were made once" in said
     _, said = planned(capsys, trace(tmp_path / "few.jsonl", [10.0 * i for i in range(20)]), *promise)
     assert "20 requests are too few for an interval, which takes 50" in said

@@ -319,3 +319,9 @@ def test_a_page_takes_few_calls_a_run() -> None:
     each = calls(lambda: html(found)) / len(found)
     print(f"{each:.0f} calls for each of {len(found)} runs")
     assert each < 1_600
+
+
+def test_one_seed_is_one_seed() -> None:
+    """It was "1 seeds"."""
+    assert "<dt>seed</dt><dd>1</dd>" in page.render(report(rows(gpus=(1,), seeds=1)))
+    assert "<dt>seeds</dt><dd>2</dd>" in page.render(report(rows(gpus=(1,), seeds=2)))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
+import sys
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,6 +17,12 @@ Longs = npt.NDArray[np.int64]
 PART = 1 << 15
 """bytes that are written or left alone together: some pages"""
 
+LARGE = 1 << 30
+
+NOT_RESERVED = 0x4000 if sys.platform == "linux" else None
+"""MAP_NORESERVE, which Python names from 3.13 on: Linux refuses more than the machine has, unless it is told that most
+will not be written"""
+
 
 def records(rows: int, dtype: np.dtype[Any]) -> Any:
     """An array of records, all zero: `rows[i].field` is one value, `rows.field` a column."""
@@ -21,8 +30,13 @@ def records(rows: int, dtype: np.dtype[Any]) -> Any:
 
 
 def unset(shape: int | tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    """Records that are written before they are read: to zero so many takes as long as a tenth of a short run."""
-    return np.empty(shape, dtype).view(np.recarray)
+    """Records that are written before they are read: to zero so many takes as long as a tenth of a short run. How many
+    there can be may be far above how many there are, so from 1 GiB on no more memory is asked for than is written."""
+    size = prod(shape if isinstance(shape, tuple) else (shape,)) * dtype.itemsize
+    if size < LARGE or NOT_RESERVED is None:
+        return np.empty(shape, dtype).view(np.recarray)
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NOT_RESERVED)
+    return np.frombuffer(memory, dtype).reshape(shape).view(np.recarray)
 
 
 def ragged(offsets: Longs, rows: Longs) -> tuple[Longs, Longs]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
-from prebleexp.sim.arrays import PART, copy_written, move_up, records
+from prebleexp.sim.arrays import PART, copy_written, move_up, records, unset
 
 ROW = np.dtype([("one", np.int64), ("other", np.int32)], align=True)
 
@@ -54,3 +56,11 @@ def test_what_moves_up_is_the_same_and_behind_is_nothing_else(kind: np.dtype[np.
     np.testing.assert_array_equal(column[up:], before[:rows])
     still = min(rows, up)
     np.testing.assert_array_equal(column[:still], before[:still])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not refuse it")
+def test_what_is_not_written_takes_no_memory() -> None:
+    """A terabyte of records for clusters of thousands of GPUs, where the machine has a hundredth of that."""
+    rows = unset(1 << 37, np.dtype([("value", np.int64)]))
+    rows[0].value, rows[-1].value = 1, 2
+    assert (rows[0].value, rows[-1].value, rows.nbytes) == (1, 2, 1 << 40)

@@ -119,6 +119,7 @@ def plan(made: Planner, name: str, command: str) -> Path:
             provenance=provenance_of(made),
             measure="slo_attainment",
             asides=asides,
+            in_all=len(made.runs),
         )
         written = page.write(folder, report)
         noted, runs = made.experiment(name, title, command)

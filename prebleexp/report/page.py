@@ -77,6 +77,8 @@ class Report:
     measure: str = "norm_latency_mean_s"
     """likewise"""
     asides: Sequence[Aside] = ()
+    in_all: int = 0
+    """runs of the command, where the page does not have all of them"""
 
 
 class Unchanged:
@@ -134,7 +136,7 @@ def render(report: Report) -> str:
         asides=report.asides,
         findings_note=report.note,
         findings_title=report.findings_title,
-        facts=_facts(list(runs.values()), report.failures, COUNTED.get(report.sweep.kind, "runs")),
+        facts=_facts(list(runs.values()), report.failures, COUNTED.get(report.sweep.kind, "runs"), report.in_all),
         failures=_failures(report.failures, report.sweep.axes),
         methods=methods(list(runs.values())),
         provenance={name: plain(value) for name, value in _provenance(report).items()},
@@ -153,11 +155,12 @@ def _contents(report: Report) -> list[tuple[str, str]]:
     return [("answer", "The answer"), of_first, *figures, *explorer, *failures, *last]
 
 
-def _facts(rows: Sequence[Row], failures: Sequence[Row], counted: str) -> list[tuple[str, str]]:
+def _facts(rows: Sequence[Row], failures: Sequence[Row], counted: str, in_all: int = 0) -> list[tuple[str, str]]:
     requests = sum(int(row.get("n_requests") or 0) for row in rows)
     seeds = len({row.get("seed") for row in rows})
     facts = [
         (counted, f"{len(rows):,}"),
+        *([("runs in all", f"{in_all:,}")] if in_all > len(rows) else []),
         ("seed" if seeds == 1 else "seeds", f"{seeds:,}"),
         ("requests simulated", f"{requests:,}"),
     ]

@@ -325,3 +325,12 @@ def test_one_seed_is_one_seed() -> None:
     """It was "1 seeds"."""
     assert "<dt>seed</dt><dd>1</dd>" in page.render(report(rows(gpus=(1,), seeds=1)))
     assert "<dt>seeds</dt><dd>2</dd>" in page.render(report(rows(gpus=(1,), seeds=2)))
+
+
+def test_a_page_of_a_search_says_how_many_runs_there_were_in_all() -> None:
+    """The page had 21, and the terminal 45."""
+    search = replace(report(rows(gpus=(1,), seeds=1)), sweep=replace(SWEEP, kind="plan"), in_all=45)
+    text = page.render(search)
+    assert "<dt>runs of the search</dt>" in text
+    assert "<dt>runs in all</dt><dd>45</dd>" in text
+    assert "runs in all" not in page.render(replace(search, in_all=0))

@@ -84,8 +84,8 @@ def _by_chance(cell: Cell) -> str | None:
     if found is None or found.independent - 1 > LESS * (found.busiest - 1):
         return None
     further = (
-        f"; workload.shift_s={FURTHER_S:g} lays copies further apart, which evens out chance, and busy times that are "
-        "shorter"
+        f"; workload.shift_s={FURTHER_S:g} or more lays copies further apart, which evens out chance, and busy times "
+        "that are shorter"
         if workload.shift_s < FURTHER_S
         else ""
     )

@@ -90,7 +90,7 @@ BAD = {
     "gpus=${nope}": "nope",
     "slo.ttft_s={p95:1} slo.ttft_s={p99:2}": "slo.ttft_s is given twice: slo.ttft_s={p95:1} and slo.ttft_s={p99:2}",
     "gpus=1,2": "gpus=1,2 has several values; add -m",
-    "hardware tensor_parallel=1,2": "tensor_parallel=1,2 has several values; hardware is of one configuration: give",
+    "hardware utilisation=.8,.9": "utilisation=.8,.9 has several values; hardware is of one configuration: give one",
     "workload describe rps=1,2": "rps=1,2 has several values; workload is of one configuration: give one value at a",
     "hindsight rps=1,2": "rps=1,2 has several values; hindsight is of one configuration: give one value at a time",
     "sweeps=fig1a": "use +sweeps=fig1a",

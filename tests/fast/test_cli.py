@@ -449,6 +449,22 @@ def test_the_process_exits_with_the_code_and_no_traceback(tmp_path: Path) -> Non
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
 
 
+ENDS = """
+import atexit, sys, threading
+from prebleexp.__main__ import script
+atexit.register(print, "then at exit")
+threading._register_atexit(print, "first what threads wait for")
+sys.argv = ["prebleexp", "--help"]
+script()
+"""
+
+
+def test_a_process_ends_in_the_order_of_python(tmp_path: Path) -> None:
+    """Else a sweep in several processes waits five minutes for joblib's workers to end by themselves."""
+    done = python("-c", ENDS, cwd=tmp_path)
+    assert done.stdout.splitlines()[-2:] == ["first what threads wait for", "then at exit"]
+
+
 CACHED = """
 import sys
 from prebleexp.__main__ import main

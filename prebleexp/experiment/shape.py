@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from prebleexp.busiest import Busiest, busiest
 from prebleexp.errors import significant
 from prebleexp.experiment.cell import Cell
-from prebleexp.workloads import chance, files
-from prebleexp.workloads.chance import Peak
+from prebleexp.workloads import files
 from prebleexp.workloads.replayed import Replayed
+
+if TYPE_CHECKING:
+    from prebleexp.workloads.chance import Peak
 
 MARKED = 1.2
 """times the average, from where on a busy stretch is one"""
@@ -100,5 +103,7 @@ def _by_chance(cell: Cell) -> str | None:
 @lru_cache(maxsize=8)
 def _minute(workload: Replayed, rps: float, seed: int, digest: str) -> Peak | None:
     """Once for each contents of a file, which many cells play."""
+    from prebleexp.workloads import chance
+
     chosen, trace = workload.scaled(rps, seed), workload.whole
     return chance.peak(chosen.start_s, trace.family[chosen.row], chosen.copy)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import sys
 from math import prod
 from typing import Any
@@ -35,6 +34,8 @@ def unset(shape: int | tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     size = prod(shape if isinstance(shape, tuple) else (shape,)) * dtype.itemsize
     if size < LARGE or NOT_RESERVED is None:
         return np.empty(shape, dtype).view(np.recarray)
+    import mmap
+
     memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NOT_RESERVED)
     return np.frombuffer(memory, dtype).reshape(shape).view(np.recarray)
 

@@ -22,10 +22,8 @@ FAILED = int(State.FAILED)
 def fail(self: Any, mine: Engines, world: World, request: int, now: float) -> None:
     """One that waits gives its blocks back, and routers hear of it as of one that is lost: whoever routes it again
     begins with its prompt, or with what was shown behind that."""
-    made, seen, shown = world.jobs[request], world.seen.requests[request], 0
-    g = int(seen.gpu)
-    if world.rules.resume:
-        shown = int(mine.jobs[request].known - seen.prompt_tokens)
+    made, seen = world.jobs[request], world.seen.requests[request]
+    g, shown = int(seen.gpu), int(world.rules.resume) * int(mine.jobs[request].known - seen.prompt_tokens)
     giving_up.leave(mine, world, g, request)
     begin_anew(mine, request)
     mine.gpus[g].flush = 1

@@ -116,12 +116,15 @@ class Routing:
             self._try(self._kind.named, self._policy, self.mine, request, names)
 
     # ---------------------------------------------------------------- errors
-    def bad_answer(self, view: Any, request: int, now: float, answer: object) -> str:
-        gpus = len(view.sent)
-        return (
-            f"policy {self._kind.__name__} sent request {request} at {now:g} s to GPU {answer}; "
-            f"it must be an integer from 0 to {gpus - 1}"
-        )
+    def bad_answer(self, view: Any, request: int, now: float, answer: Any) -> str:
+        """`answer`: an integer, or whatever a plain-Python policy has answered instead."""
+        gpus, sent = len(view.sent), f"policy {self._kind.__name__} sent request {request} at {now:g} s to GPU {answer}"
+        if hasattr(answer, "__index__") and 0 <= int(answer) < gpus:
+            return (
+                f"{sent}, which was no candidate then; it must be one of view.candidates: GPUs that are lost, drained "
+                "or not up yet are not among them"
+            )
+        return f"{sent}; it must be an integer from 0 to {gpus - 1}"
 
     def explained(self, error: Exception, view: Any, request: int, news: Any, now: float) -> PrebleexpError:
         """What went wrong in compiled code, which says little: the same once more, in plain Python. `request`: the

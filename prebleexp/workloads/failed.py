@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from prebleexp.checks import is_integer, is_number
+from prebleexp.errors import significant
 from prebleexp.sim.types import Longs
 from prebleexp.workloads.columns import Columns, matching, plain, set_column
-from prebleexp.workloads.rows import Rows
+from prebleexp.workloads.rows import Mask, Rows
 
 STATUS = (
     *("status", "status_code", "http_status", "http_status_code", "response_status", "response_code", "status.code"),
@@ -37,6 +39,8 @@ CODE, CODES = "code", (100, 599)
 """a field of that name has statuses if all rows have such numbers"""
 IN_WORDS = re.compile(r"\s*[45](\d\d|xx)\b")
 """how a status begins that has its words behind it, or is one of a class: 429 Too Many Requests, 5xx"""
+TOLD_APART = ("429", "499")
+"""statuses of requests that somebody wanted served: too many at once, and clients that gave up"""
 BAD = ("error", "fail", "cancel", "abort", "timeout", "timed out", "reject", "status_code_error")
 """with what a status in words begins, or what it has"""
 NONE = ("", "none", "null", "nil", "false", "0", "200", "no", "ok", "{}", "[]")
@@ -68,8 +72,23 @@ def served(rows: Rows, columns: Columns) -> Kept:
     said = rows.left_out(
         other, "of other benchmarks of the file; workload.benchmark=1, 2, … takes another than the last"
     )
-    said += rows.left_out(failed & ~other, "which failed") + rows.left_out(warming & ~failed, "of the warm-up")
-    return Kept(np.flatnonzero(~(failed | warming | other)), said)
+    gone, kept = failed & ~other, np.flatnonzero(~(failed | warming | other))
+    field = next((name for name, test in tests if test is _bad_status), None)
+    classes = _classes(rows.optional(field), gone) if field else ""
+    higher = ""
+    if classes and len(kept):
+        more = significant(100 * float(gone.sum()) / len(kept))
+        higher = f"; the demand is up to {more} % higher with them"
+    said += rows.left_out(gone, f"which failed{classes}{higher}") + rows.left_out(warming & ~failed, "of the warm-up")
+    return Kept(kept, said)
+
+
+def _classes(statuses: Iterable[object], of: Mask) -> str:
+    """How many of these rows have which kind of HTTP status; nothing where they have none."""
+    codes = [str(value).strip()[:3] for value, one in zip(statuses, of, strict=True) if one]
+    errors = [code for code in codes if code.isdigit() and 400 <= int(code) < 600]
+    kinds = Counter(code if code in TOLD_APART else f"{code[0]}xx" for code in errors)
+    return ": " + ", ".join(f"{count:,} with {kind}" for kind, count in sorted(kinds.items())) if kinds else ""
 
 
 def _tests(rows: Rows) -> Iterator[tuple[str, Test]]:

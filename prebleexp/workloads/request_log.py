@@ -78,9 +78,9 @@ class RequestLog(Tabular):
     counts say over all of it, or 4. Without messages, prompts share what they begin with of their tokens' ids, if these
     are there, or of hashes of their blocks, or nothing; hashes that `columns` names, or whose `block_tokens` are said,
     come before both. So does a field that `columns` names for the `prefix`: prompts with the same one share their
-    first `prefix_tokens` tokens, and else what `growth` says. Sessions are those of session_id or conversation_id;
-    without them, a request is the next turn of the latest one whose messages it begins with. Messages of more than 60
-    requests are everybody's. An answer of 0 tokens counts as 1.
+    first `prefix_tokens` tokens, and else what `growth` says. Sessions are those of session_id or conversation_id,
+    or of such a header (x-session-id); without them, a request is the next turn of the latest one whose messages it
+    begins with. Messages of more than 60 requests are everybody's. An answer of 0 tokens counts as 1.
     """
 
     characters_per_token: float | None = None

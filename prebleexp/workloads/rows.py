@@ -144,10 +144,10 @@ class Rows(ABC):
         return column
 
     def codes(self, name: str) -> Longs:
-        """(n,) integers from 0 on, equal where values are; −1 where there is none."""
+        """(n,) integers from 0 on, equal where values are; −1 where there is none, or the - of a proxy."""
         import pandas as pd
 
-        found = pd.factorize(pd.Series(self.keys(name), dtype=object).replace("", None))[0]
+        found = pd.factorize(pd.Series(self.keys(name), dtype=object).replace(["", "-"], None))[0]
         return cast("Longs", found.astype(np.int64))
 
     def left_out(self, where: Mask, why: str) -> tuple[str, ...]:

@@ -14,6 +14,9 @@ SESSIONS = (
     *("session_id", "conversation_id", "conversation.id", "session.id", "chat_id", "thread_id", "x_correlation_id"),
     "session",
 )
+HEADERS = ("x_", "http_x_", "http_")
+"""what gateways put before a session's name where it came as a header: x-session-id, and http_x_session_id in nginx"""
+NAMED = (*SESSIONS, *(before + one for before in HEADERS for one in SESSIONS))
 TURNS = ("turn_index", "turn", "round_index", "turn_id")
 OF_LANGSMITH = "parent_run_id"
 """where it is, session_id is a project"""
@@ -39,7 +42,7 @@ def read(rows: Rows, columns: Columns) -> Sessions:
     if name is None:
         no_sessions: tuple[str, ...] = ("session_id",) if found(rows, (OF_LANGSMITH,)) else ()
         no_sessions += (THREAD,) if _are_numbers(rows, THREAD) else ()
-        name = found(rows, [one for one in SESSIONS if one not in no_sessions])
+        name = found(rows, [one for one in NAMED if one not in no_sessions])
     return (None, None) if name is None else (name, _named(rows, name))
 
 

@@ -16,7 +16,7 @@ from prebleexp.engines.base import Engine
 from prebleexp.engines.continuous import Continuous
 from prebleexp.engines.sglang.engine import SGLang
 from prebleexp.engines.vllm.engine import VLLM
-from prebleexp.errors import InvalidInput
+from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.key import content, key
 from prebleexp.experiment.runs import draw, simulate_cell
@@ -36,6 +36,7 @@ from prebleexp.policies.replay import Replay
 from prebleexp.policies.round_robin import RoundRobin
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Outcome, Setup, State, Workload
+from prebleexp.testing import check_losses
 from tests.support.accounted import accounted
 from tests.support.by_hand.small_cluster import alike, cluster_of
 from tests.support.by_hand.timeline import happens
@@ -436,6 +437,23 @@ def of(policy: str, *overrides: str) -> Cell:
     workload = "chats" if policy in BY_SESSION else "react"
     size = ("gpus=3", "rps=12", "duration_s=8", f"workload={workload}")
     return cells([f"policy={policy}", *size, "faults=timeline", f"faults.happen={happen}", *overrides])[0]
+
+
+class First(RoundRobin):
+    """Does not look at who is there."""
+
+    def route(self, mine: Any, view: Any, request: int, now: float) -> int:
+        return 0
+
+
+def test_a_router_that_chooses_a_lost_gpu_is_told_that_it_is_no_candidate() -> None:
+    """It was told that it must be an integer from 0 to 1, which 0 is. `check_policy` finds it, too."""
+    setup = cluster_of(policy=interpreted(First()), gpus=2)
+    lost = r"request 1 at 5 s to GPU 0, which was no candidate then; it must be one of view\.candidates"
+    with pytest.raises(PrebleexpError, match=lost):
+        simulate(alike([0.0, 5.0], 10, 5), lengths=Max(), **setup, faults=happens((3.0, 0, "down")))
+    with pytest.raises(PrebleexpError, match=r"to GPU 0, which was no candidate then"):
+        check_losses(interpreted(First()))
 
 
 @pytest.mark.slow

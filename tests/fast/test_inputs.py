@@ -404,7 +404,31 @@ def test_what_was_left_out_is_said_with_its_row(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text(FORMS["failures"][0])
     source = RequestLog(str(path), load="recorded")
-    assert said(source)["left out"] == "1 of 3 rows, which failed (the first is row 2)"
+    demand = "the demand is up to 50 % higher with them"
+    assert said(source)["left out"] == f"1 of 3 rows, which failed: 1 with 429; {demand} (the first is row 2)"
+
+
+def test_failures_are_counted_by_their_kind(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    statuses = [200] * 8 + [499, 429, 503, 500, 404, 429]
+    rows = [f"{i},100,10,{status}" for i, status in enumerate(statuses)]
+    path.write_text("\n".join(["timestamp,prompt_tokens,completion_tokens,status", *rows]))
+    assert said(RequestLog(str(path), load="recorded"))["left out"] == (
+        "6 of 14 rows, which failed: 2 with 429, 1 with 499, 1 with 4xx, 2 with 5xx; the demand is up to 75 % higher "
+        "with them (the first is row 10)"
+    )
+
+
+@pytest.mark.parametrize("name", ["x-conversation-id", "http_x_session_id", "HTTP_THREAD_ID", "X-Chat-Id"])
+def test_a_session_may_come_as_a_header_of_the_gateway(name: str, tmp_path: Path) -> None:
+    """It was "there are no sessions"."""
+    path = tmp_path / "log.csv"
+    path.write_text(
+        f"timestamp,prompt_tokens,completion_tokens,{name}\n0,10,5,a\n1,20,5,b\n2,30,5,a\n3,30,5,-\n4,30,5,-\n"
+    )
+    drawn_of = drawn(RequestLog(str(path), load="recorded"))
+    assert drawn_of.session is not None
+    assert len(set(drawn_of.session.tolist())) == 4, "nginx writes - for a header that was not there"
 
 
 def test_columns_can_be_set_and_what_is_not_there_is_named(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def _recommend(given: Given) -> int:
         tables.show(heads, rows)
         if gone:
             print(f"… also {', '.join(gone)}: on the page, and output=csv prints all", file=sys.stderr)
-        for line in [*([words.STAR] if len(best) > 1 else []), *table.notes(made, shown), *words.routers(shown)[:1]]:
+        for line in [*words.marks(made), *table.notes(made, shown), *words.routers(shown)[:1]]:
             print(line)
     else:
         best = alike(made.candidates)
@@ -54,6 +54,7 @@ def _recommend(given: Given) -> int:
         deployed, page = recommended.write(made, shown, name, given.line)
     for one in deployed:
         print(f"to deploy: {one}", file=sys.stderr)
+    print(words.asked_for(shown), file=sys.stderr)
     if page is not None:
         print(tables.address(page), file=sys.stderr)
     first = made.candidates[0].cell

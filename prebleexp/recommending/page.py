@@ -58,7 +58,7 @@ def asides(made: Recommender, shown: Sequence[Candidate], deployed: Sequence[Pat
         tuple(map(tuple, table.lines(shown, alike(made.candidates)))),
     )
     said = [
-        *([words.STAR] if len(alike(made.candidates)) > 1 else []),
+        *words.marks(made),
         *table.notes(made, shown),
         *words.routers(shown),
     ]
@@ -66,5 +66,6 @@ def asides(made: Recommender, shown: Sequence[Candidate], deployed: Sequence[Pat
     found += [Aside(title, sentences) for title, sentences in words.strained(made)]
     if deployed:
         files = [f"{one.name}: {', '.join(sorted(file.name for file in one.iterdir()))}." for one in deployed]
+        files.append(f"{words.asked_for(shown)}.")
         found.append(Aside("Files, in deployments/ beside this page", files))
     return [*found, Aside("To know before this is used", words.caveats(made), is_caveat=True)]

@@ -13,13 +13,18 @@ from prebleexp.launch import places
 from prebleexp.planning.contender import Contender
 from prebleexp.recommending import evidence, not_run
 from prebleexp.recommending.candidates import ALIKE, Candidate, alike
+from prebleexp.recommending.deployment import serving
 from prebleexp.recommending.designs import MODEL, WHOLE, Design
 from prebleexp.recommending.recommender import Recommender
-from prebleexp.report import beside, planned, stored
+from prebleexp.report import beside, planned, recorded_plan, stored
 from prebleexp.report.beside import EXTRAPOLATED
 from prebleexp.report.wording import as_sentence, condition, number
 
 STAR = "* it may cost no more than the first: what request streams leave open of the two prices overlaps"
+BRACKETS = (
+    "Brackets, (sure) too, are of the request streams alone. Steps of the first may be off{}, and plan says how many "
+    "GPUs it takes then"
+)
 OTHERS = ("gpu", "tensor_parallel", "roles", "policy")
 """of a design, what its name says"""
 
@@ -28,11 +33,18 @@ def sentence(made: Recommender) -> str:
     """The sentence that the page begins with."""
     first, *others = alike(made.candidates)
     contender = first.design.contender
-    several = f"; {len(others)} more cannot be told apart from it" if others else ""
+    several = f"; {_equal(len(others))} cannot be told apart from it" if others else ""
     return (
         f"To keep {planned.promised(contender)}, {subject(contender)} {what(first)}{_with(first)}"
         f"{_budget(first)} for {number(first.price)} an hour{_ends(first)}{several}.{_only_theory(made.candidates)}"
     )
+
+
+def _equal(count: int) -> str:
+    """ "2 other candidates (2* to 3* in the table)": they come next to the first there."""
+    if count == 1:
+        return "1 other candidate (2* in the table)"
+    return f"{count} other candidates (2* to {count + 1}* in the table)"
 
 
 def _with(of: Candidate) -> str:
@@ -122,6 +134,14 @@ def left_out(made: Recommender) -> list[str]:
     return [*failed, *not_run.lines(made.space.left_out, named)]
 
 
+def marks(made: Recommender) -> list[str]:
+    """What stars and brackets of the table mean."""
+    off = made.candidates[0].cell.hardware.off
+    known = ", too" if off is None else f" by {off:.0%}".replace("%", " %")
+    star = [STAR] if len(alike(made.candidates)) > 1 else []
+    return [*star, BRACKETS.format(known)]
+
+
 def routers(of: Sequence[Candidate]) -> list[str]:
     """Each router in words, once."""
     names = dict.fromkeys(one.router for one in of if one.router is not None)
@@ -134,9 +154,27 @@ def strained(made: Recommender) -> list[tuple[str, list[str]]]:
     of = made.strain
     if of is None:
         return []
-    unknown = [as_sentence(one) for one in of.unknown]
-    found = [("Headroom of the first", beside.headroom(of)), ("The loss of a GPU", [*beside.loss(of), *unknown])]
+    lost = [*beside.loss(of), *_routed(made), *(as_sentence(one) for one in of.unknown)]
+    found = [("Headroom of the first", beside.headroom(of)), ("The loss of a GPU", lost)]
     return [(title, said) for title, said in found if said]
+
+
+def _routed(made: Recommender) -> list[str]:
+    """Of which router the loss of a GPU is, where the first has none: the replica that is added needs one, and there
+    routers no longer do the same."""
+    first, of = made.candidates[0], made.strain
+    if first.router is not None or of is None or of.spare is None or of.spare.requests < beside.FEWEST_DUE:
+        return []
+    name = first.design.at["policy"]
+    others = {one.at["policy"] for one in made.space.designs} - {name}
+    more = ": another may keep more or less, which plan tells of those that policy= names" if others else ""
+    return [f"That loss is with {name} in front of two replicas{more}."]
+
+
+def asked_for(of: Sequence[Candidate]) -> str:
+    """By which names clients must ask for the models of the files."""
+    names = dict.fromkeys(serving.called(one.cell) for one in of)
+    return f"Clients must ask for the model as {' or '.join(names)}: the files give it that name"
 
 
 def searched(made: Recommender) -> str:
@@ -152,6 +190,9 @@ def caveats(made: Recommender) -> list[str]:
     found = [*other_models(made), *other_kinds(made)]
     kept = stored.formats(cell.hardware)
     said = [as_sentence(one) for one in (*by_chance([cell]), *doubted([cell]))]
+    strain = made.strain
+    if strain is not None and strain.of.contender.is_recorded:
+        said += [as_sentence(one) for one in recorded_plan.warnings([strain.of])]
     said += [EXTRAPOLATED.format(best.point.beyond)] if best.point.beyond else []
     said += [f"Step times of the first: {cell.hardware.support}."] if cell.hardware.support else []
     said += [f"The first keeps {kept}."] if kept else []

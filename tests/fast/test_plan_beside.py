@@ -325,9 +325,8 @@ def test_a_log_whose_prompts_share_nothing_is_a_caveat_of_plans_and_recommendati
     design = SimpleNamespace(model="", at={"gpu": "h100"}, cell=cell)
     point = SimpleNamespace(beyond="")
     best = SimpleNamespace(cell=cell, twins=(), design=design, ends=(1.0, 1.0), price=1.0, point=point)
-    made = SimpleNamespace(
-        candidates=[best], space=SimpleNamespace(models=("",), left_out=(), designs=[design]), failures={}
-    )
+    models = SimpleNamespace(models=("",), left_out=(), designs=[design])
+    made = SimpleNamespace(candidates=[best], space=models, failures={}, strain=None)
     assert words.caveats(made)[0] == f"{one[0].upper()}{one[1:]}."  # type: ignore[arg-type]
 
 

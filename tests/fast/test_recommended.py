@@ -14,6 +14,7 @@ from prebleexp.experiment import runs
 from prebleexp.launch import configure, places
 from prebleexp.recommending import asked, halving, not_run, page, recommender, space, table, words
 from prebleexp.recommending.candidates import Candidate, Point
+from prebleexp.recommending.deployment import files
 from prebleexp.recommending.designs import Design
 from prebleexp.recommending.halving import Found, Priced
 from prebleexp.report import pareto
@@ -153,3 +154,57 @@ def test_points_have_the_numbers_of_the_table_and_the_colours_of_their_kinds() -
     assert len(set(re.findall(r"var\(--(blue|green)", drawn))) == 2, "a colour for each kind"
     assert "Numbers are those of the table" in figure.caption
     assert "Bars are" not in figure.caption, "there are none"
+
+
+def test_others_that_are_as_cheap_have_their_numbers() -> None:
+    """ "1 more" read as a GPU."""
+    assert words._equal(1) == "1 other candidate (2* in the table)"
+    assert words._equal(3) == "3 other candidates (2* to 4* in the table)"
+
+
+def test_brackets_are_said_to_leave_step_times_out() -> None:
+    """Those of an A100 rest on times of kernels, and of an H100 on runs of this model's like."""
+    of = _candidates()
+    said = words.marks(SimpleNamespace(candidates=of))  # type: ignore[arg-type]
+    off = f"{of[0].cell.hardware.off:.0%}".replace("%", " %")
+    assert said[-1] == (
+        f"Brackets, (sure) too, are of the request streams alone. Steps of the first may be off by {off}, and plan "
+        "says how many GPUs it takes then"
+    )
+
+
+def test_one_recorded_stream_is_said_to_be_one() -> None:
+    """As a plan says it: the answer for a recording had no word on other days."""
+    made = made_of([*LOAD, *SEQS[:1], "policy=lor", "hardware.tensor_parallel=1"], {"h100": 2.5})
+    made.candidates = _candidates()
+    said = "This is one recorded stream: how other days would be is not known."
+    for is_recorded in (True, False):
+        of = SimpleNamespace(contender=SimpleNamespace(is_recorded=is_recorded), answer=SimpleNamespace(alone=None))
+        made.strain = SimpleNamespace(of=of)  # type: ignore[assignment]
+        assert (said in words.caveats(made)) == is_recorded
+
+
+def test_the_loss_of_the_only_replica_names_the_router_of_two() -> None:
+    """One replica has no router, so none was named, and 80.8 % were those of one of four that did the same before."""
+    of = _candidates()
+    design = of[0].design
+    one = replace(of[0], point=replace(of[0].point, replicas=1))
+    strain = SimpleNamespace(spare=SimpleNamespace(requests=354))
+    space_of = SimpleNamespace(designs=[design, of[1].design])
+    made = SimpleNamespace(candidates=[one], strain=strain, space=space_of)
+    assert words._routed(made) == [  # type: ignore[arg-type]
+        "That loss is with lor in front of two replicas: another may keep more or less, which plan tells of those that "
+        "policy= names."
+    ]
+    made.space = SimpleNamespace(designs=[design])
+    assert words._routed(made) == ["That loss is with lor in front of two replicas."]  # type: ignore[arg-type]
+    made.candidates = of
+    assert words._routed(made) == [], "the answer names it"  # type: ignore[arg-type]
+
+
+def test_clients_are_told_the_name_of_the_model() -> None:
+    of = _candidates()
+    assert words.asked_for(of) == "Clients must ask for the model as llama-3.1-8b: the files give it that name"
+    written = files.of(of[0].cell, "about")
+    assert "Clients must ask for the model as `llama-3.1-8b`" in written["README.md"]
+    assert "--served-model-name llama-3.1-8b" in " ".join(written["serve.sh"].replace("\\\n", " ").split())

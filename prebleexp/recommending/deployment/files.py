@@ -52,6 +52,9 @@ def _readme(cell: Cell, about: str, router: routers.Router, notes: Sequence[str]
         "",
         "It was written from a simulation and never applied: look at the images, the labels of nodes and the secret "
         "`hf-token` first.",
+        "",
+        f"Clients must ask for the model as `{serving.called(cell)}`, which is `--served-model-name`: to another name, "
+        "as the log may have, vLLM answers 404. Change it here or there.",
     ]
     if notes:
         lines += ["", *(f"- {one[0].upper() if not one.startswith('--') else one[0]}{one[1:]}." for one in notes)]

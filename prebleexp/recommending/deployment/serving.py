@@ -60,14 +60,24 @@ class Server:
         return shell(self.command)
 
 
-def server(cell: Cell, role: str | None = None) -> Server:
-    """One of a cell's replicas, or of those that have a role. Raises InvalidInput for engines and hardware that are
-    nobody's product."""
+def called(cell: Cell) -> str:
+    """The name by which clients ask for a cell's model. Raises InvalidInput for hardware that is nobody's product."""
+    return _product(cell).model.name
+
+
+def _product(cell: Cell) -> Composed:
     hardware = cell.hardware
     if not isinstance(hardware, Composed):
         raise InvalidInput(
             f"hardware={cell.called('hardware')} names no GPU and no model to deploy; take hardware=composed"
         )
+    return hardware
+
+
+def server(cell: Cell, role: str | None = None) -> Server:
+    """One of a cell's replicas, or of those that have a role. Raises InvalidInput for engines and hardware that are
+    nobody's product."""
+    hardware = _product(cell)
     if isinstance(cell.engine, VLLM):
         return _vllm(cell.engine, hardware, role, cell.called("policy"))
     if isinstance(cell.engine, SGLang):

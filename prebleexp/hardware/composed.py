@@ -209,7 +209,7 @@ class Composed(Hardware):
 
     @property
     def off(self) -> float:
-        return math.exp(uncertain.off(self.evidence) * uncertain.NINE_TENTHS) - 1
+        return uncertain.within(self.evidence)
 
     def slowed(self, factor: float) -> Composed:
         of = self._fitted

@@ -17,6 +17,8 @@ KERNELS = 0.07
 """likewise of what decodes read: of 838 kernels that read much, nine tenths are within 12 %"""
 THEORY = 0.21
 """likewise of all of a step where nothing like it was measured: nine tenths of models left out are within 35 %"""
+OF_OTHERS = "of other models, each left out of the fit, as none was measured here"
+"""of what that error is"""
 IN_STEP = 0.7
 """likewise of how many requests go through a shared prefix in step, which nothing measured: between half as many as are
 read at one time, and twice; that is a guess"""
@@ -39,6 +41,16 @@ def drawn(parameters: Parameters, support: Support | None, seed: int, name: str,
     return replace(parameters, **p, in_step=parameters.in_step * math.exp(z[2] * IN_STEP))
 
 
+def is_of_others(support: Support | None) -> bool:
+    """Whether no error was measured of it, so that `off` is that of models left out."""
+    return support is None or math.isnan(support.p90)
+
+
 def off(support: Support | None) -> float:
     """How far all of a step is off, as a standard deviation of a logarithm."""
-    return THEORY if support is None or math.isnan(support.p90) else support.p90 / NINE_TENTHS
+    return THEORY if support is None or is_of_others(support) else support.p90 / NINE_TENTHS
+
+
+def within(support: Support | None) -> float:
+    """Nine in ten times are within this share of what is said."""
+    return math.exp(off(support) * NINE_TENTHS) - 1

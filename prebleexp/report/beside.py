@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from prebleexp.experiment import counting
+from prebleexp.hardware import uncertain
+from prebleexp.hardware.composed import Composed
 from prebleexp.planning.answer import Answer, Verdict
 from prebleexp.planning.beside import KEPT, MORE, Beside
 from prebleexp.planning.contender import GPUS, USERS
@@ -60,7 +62,10 @@ def believe(of: Beside) -> list[str]:
         why = "there is no figure of how far they may be" if of.off is None else "a run failed"
         return [*said, f"How far the answer moves if step times are off is not known: {why}."]
     off = f"{of.off:.0%}".replace("%", " %")
-    return [*said, f"{_between(of, of.slower, of.faster, off)}."]
+    moved = f"{_between(of, of.slower, of.faster, off)}."
+    if isinstance(cell.hardware, Composed) and uncertain.is_of_others(cell.hardware.evidence):
+        return [*said, moved, f"These {off} are the known error of step times (p90) {uncertain.OF_OTHERS}."]
+    return [*said, moved]
 
 
 def _took(of: Beside) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from prebleexp.hardware import uncertain
 from prebleexp.hardware.parameters import Support
 from prebleexp.intervals import mean_interval
 
@@ -38,6 +39,8 @@ class Known:
     def of_support(cls, support: Support | None) -> Known:
         if support is None:
             return cls()
+        if uncertain.is_of_others(support):
+            return cls(None, uncertain.within(support), False, uncertain.OF_OTHERS)
         ttft, tpot = (None if math.isnan(one) else one for one in (support.ttft_p90, support.p90))
         is_own = support.level in ("measured", "ladder measured")
         return cls(ttft, tpot, is_own, OWN if is_own else OTHERS.get(support.level, support.level))

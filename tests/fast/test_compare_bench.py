@@ -13,6 +13,8 @@ import pytest
 from prebleexp.__main__ import main
 from prebleexp.commands import taken
 from prebleexp.errors import InvalidInput
+from prebleexp.hardware import uncertain
+from prebleexp.hardware.composed import Composed
 from prebleexp.hardware.parameters import Support
 from prebleexp.launch import configure
 from prebleexp.sglang_bench import compared as sglang
@@ -152,6 +154,20 @@ def test_the_bar_is_no_stricter_where_less_is_known() -> None:
         "does it agree? Nobody can say: mean TTFT is 0.65 of what was measured, and nothing says how well it is known "
         "here; mean TPOT is 0.90 of what was measured, and nothing says how well it is known here"
     ]
+
+
+def test_an_error_that_was_not_measured_is_the_one_that_a_plan_takes() -> None:
+    """A plan said 41 % of an A100, and this that nothing says how well it is known."""
+    hardware = configure.cells(["hardware/gpu=a100", "hardware/model=llama_3_1_8b"])[0].hardware
+    assert isinstance(hardware, Composed)
+    known = Known.of_support(hardware.evidence)
+    assert known == Known(None, hardware.off, False, uncertain.OF_OTHERS)
+    times = agreement.of_rows([Row("mean_tpot_ms", 20.0, (18.0,))], known)
+    assert agreement.said(times, known)[0] == (
+        "does it agree? As far as step times are known here, yes: mean TPOT is 0.90 of what was measured, within "
+        "41.3 %; the bar is the known error of step times (p90) of other models, each left out of the fit, as none was "
+        "measured here"
+    )
 
 
 def test_seeds_that_lie_on_both_sides_of_the_bar_do_not_tell() -> None:

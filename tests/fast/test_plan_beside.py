@@ -221,6 +221,12 @@ def test_what_step_times_do_where_no_number_is_enough_is_a_sentence() -> None:
         "faster."
     )
     same = replace(of, slower=answer(2))
+    (a100,) = configure.cells(["hardware/gpu=a100", "hardware/model=llama_3_1_8b"])
+    unmeasured = replace(one, contender=replace(one.contender, cell=a100))
+    assert beside.believe(replace(same, of=unmeasured, off=0.41))[-1] == (
+        "These 41 % are the known error of step times (p90) of other models, each left out of the fit, as none was "
+        "measured here."
+    )
     assert beside.believe(same)[-1] == "Still 2 H100 if steps are 9 % slower or faster than the model says."
 
 

@@ -36,7 +36,8 @@ def _compare(given: Given) -> int:
     fail_if = given["fail_if"]
     limit = limit_of(fail_if) if fail_if else None
     names, runs = _sides(given)
-    metric = metric_of(given["metric"] or (limit.metric if limit else _usual(runs)))
+    usual = _usual(runs)
+    metric = metric_of(given["metric"] or (limit.metric if limit else usual))
     if limit is not None and len(names) > 2:
         raise InvalidInput(f"fail_if={fail_if} is of two sides, not {len(names)}: {' '.join(names)}")
     notes = [] if given["sweep"] else sides.pooled(Cache(given["cache_dir"], make=False), names, runs)
@@ -59,7 +60,7 @@ def _compare(given: Given) -> int:
     chosen = _chosen(pairs) if drawn or given["output"] == "table" else compare_page.NOBODY
     _print(pairs, given["output"], chosen)
     if drawn:
-        path = given["reports_dir"] / folder(*_name(given, "" if metric == _usual(runs) else metric))
+        path = given["reports_dir"] / folder(*_name(given, "" if metric == usual else metric))
         page = compare_page.render(pairs, given.line, fail_if, broken, [*notes, *lost_by], chosen)
         print(tables.address(frame.write(path / "index.html", page)), file=sys.stderr)
         listing.add(path, listing.About(compare_page.title(pairs), "comparison", given.line, said[0]))

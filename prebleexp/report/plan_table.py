@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from prebleexp.planning.planned import Planned
 from prebleexp.planning.promise import ALL
-from prebleexp.report import planned
+from prebleexp.report import monthly, planned
 from prebleexp.report.figures import Column, Table
 from prebleexp.report.recorded_plan import OF_SIMILAR, SIMILAR
 
@@ -30,7 +30,7 @@ MEANINGS = {
     "of the first": "How many times the first line's load, or GPUs; over the same seeds, by jackknife, with a 95 % "
     "interval.",
     planned.HOURS: "For a million requests at that load, on as many GPUs.",
-    "price/h": "Of all these GPUs, by price_per_gpu_hour; times 730 it is a month's.",
+    "price/h": f"Of all these GPUs, by price_per_gpu_hour; times {monthly.HOURS} it is a month's.",
     "cost/1M req": "For a million requests: those GPU-hours at their price, price_per_gpu_hour.",
     "seeds": "Request streams at the ends of the bracket.",
     "requests": "Of a run, that count. At every load a seed's stream is the same, only quicker or slower; of a "

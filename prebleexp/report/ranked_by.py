@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from prebleexp.report.compared import ATTAINMENT
 from prebleexp.report.figures import Figure
 from prebleexp.report.measures import drawing
 from prebleexp.report.summary import Row
 
 LATENCY = "latency_against_rate"
-ATTAINMENT = "slo_attainment"
 
 
 def names(asked: Sequence[str], rows: Sequence[Row]) -> tuple[str, ...]:

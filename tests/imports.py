@@ -81,12 +81,12 @@ def distances(changed: Path) -> dict[Path, int]:
 
 
 def nearest(changed: list[Path]) -> list[Path]:
-    """The test modules that any of these files may matter to, nearest first; of equally near ones first the one that is
-    called as the file is, and those that need the least else."""
+    """The test modules that any of these files may matter to, nearest first; of equally near ones first those that
+    are called as the file or its folder is, and those that need the least else."""
     far = len(modules())
     best: dict[Path, int] = {}
     for one in changed:
         for test, distance in distances(one).items():
             best[test] = min(distance, best.get(test, far))
-    own = {f"test_{one.stem}" for one in changed}
+    own = {f"test_{name}" for one in changed for name in (one.stem, one.parent.name)}
     return sorted(best, key=lambda test: (best[test], test.stem not in own, len(needed(test)), test))

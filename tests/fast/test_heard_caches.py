@@ -30,6 +30,7 @@ from prebleexp.live.router.hearing import Ear
 from prebleexp.live.router.held import Cleared, Event, Held, Notice, Removed, Stored, tokens_on
 from prebleexp.live.router.served import How, compile_for, made
 from prebleexp.sim.notices import EVICTED, STORED
+from tests.support.few_prompts import remember_few
 from tests.support.http import run
 from tests.support.mocked import MODEL, cluster_of
 
@@ -37,6 +38,11 @@ pytestmark = pytest.mark.thorough
 
 GPUS, SIZE = 2, 16
 MODEL_OF_ROUTER = "hardware/model=llama_3_1_8b"
+
+
+@pytest.fixture(autouse=True)
+def _few(monkeypatch: pytest.MonkeyPatch) -> None:
+    remember_few(monkeypatch)
 
 
 # ---------------------------------------------------------------- a mock behind a router

@@ -41,6 +41,7 @@ def test_the_readme_names_every_room() -> None:
         ("prebleexp/store.py", ["test_store.py", "test_indexing.py"]),
         ("prebleexp/machine_code.py", ["test_machine_code.py"]),
         ("prebleexp/policies/prefix_index.py", ["test_prefix_index.py"]),
+        ("prebleexp/gateway/base.py", ["test_gateway.py"]),
         ("tests/fast/test_cell.py", ["test_cell.py"]),
     ],
 )

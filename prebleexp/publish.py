@@ -274,6 +274,7 @@ def _report(session: Session, master: DictConfig, command: str, drawings: Drawin
 
 def provenance_of(session: Session) -> dict[str, str]:
     """By which code, where and when the runs were computed; several of each where they came about in several."""
+    from prebleexp.experiment.shape import one_recording, repeated
     from prebleexp.launch.loads import files_of
 
     found = [result.provenance for result in session.runs if result.error is None]
@@ -290,7 +291,8 @@ def provenance_of(session: Session) -> dict[str, str]:
         shown["computed, UTC"] = times[0] if len(times) == 1 else f"{times[0]} to {times[-1]}"
     if dirty:
         shown["git commit"] += " with changes that are not in it"
-    files = dict.fromkeys(line for result in session.runs for line in files_of(result.cell))
+    cells = [result.cell for result in session.runs]
+    files = dict.fromkeys([*one_recording(repeated(cells)), *(line for cell in cells for line in files_of(cell))])
     shown["requests read from"] = "; ".join(files)
     return {name: text for name, text in shown.items() if text}
 

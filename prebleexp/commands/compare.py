@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from prebleexp import indexing, unfound
-from prebleexp.commands import sides
+from prebleexp.commands import recordings, sides
 from prebleexp.commands.arguments import CACHE_DIR, REPORTS_DIR, Command, Commands, Given, choice, text
 from prebleexp.comparison import Comparison, cells_of, metric_of
 from prebleexp.errors import InvalidInput
@@ -43,6 +43,7 @@ def _compare(given: Given) -> int:
     notes = [] if given["sweep"] else sides.pooled(Cache(given["cache_dir"], make=False), names, runs)
     notes += sides.left_aside(Cache(given["cache_dir"], make=False), [given["sweep"]] if given["sweep"] else names)
     notes += _averaged(given, names, runs)
+    notes += recordings.caveats(Cache(given["cache_dir"], make=False).database, [run for side in runs for run in side])
     pairs = []
     for name, of_side in zip(names[:-1], runs[:-1], strict=True):
         a, b = completed([one.measured for one in of_side], [one.measured for one in runs[-1]])

@@ -32,6 +32,8 @@ class Run(NamedTuple):
     measured: Measured
     asked: Mapping[str, str]
     """its columns as texts"""
+    cell: Mapping[str, Any]
+    """what its key says of it"""
 
 
 def side(name: str, cache: Cache, sweep: str, labels: Mapping[str, str]) -> list[Run]:
@@ -139,7 +141,7 @@ def _entries(cache: Cache, keys: Any) -> Iterator[Entry]:
 def _measured(entry: Entry) -> Run:
     columns = flattened({"cell": counted(entry.content["cell"])})
     asked = {name: plain(value) for name, value in columns.items()}
-    return Run(entry.key, Measured.of(columns, entry.metrics, entry.provenance), asked)
+    return Run(entry.key, Measured.of(columns, entry.metrics, entry.provenance), asked, entry.content["cell"])
 
 
 def pooled(cache: Cache, sides: Sequence[str], runs: Sequence[Sequence[Run]]) -> list[str]:

@@ -25,6 +25,8 @@ LESS = 0.9
 """of what the busiest minute has beyond the average: if independent sessions had less than that, it is said"""
 FURTHER_S = 600.0
 """in which copies may start instead, so that most are not in the minutes of others"""
+COMMON = 0.5
+"""of a recording's sessions: with more of them in a run, seeds have most of them in common"""
 OWN = 1.01
 """times the recording's rate, from where on a load is above it"""
 
@@ -59,6 +61,42 @@ def _flattened(cell: Cell) -> str | None:
 def _peak(workload: Replayed, digest: str) -> Busiest | None:
     """Once for each contents of a file, which many cells play."""
     return busiest(np.sort(workload.whole.start_s) / workload.compress)
+
+
+def one_recording(cells: Iterable[Cell]) -> list[str]:
+    """A sentence for each recording that several seeds draw from: each sees much of the same requests, so that their
+    intervals say nothing of other days."""
+    shares: dict[str, float] = {}
+    for workload, cell in ((one.workload, one) for one in cells):
+        if isinstance(workload, Replayed) and "seed" in workload.obeys:
+            path = str(workload.path)
+            shares[path] = max(shares.get(path, 0.0), _share(workload, cell.rps, cell.duration_s))
+    return [
+        f"{path}: all seeds draw from this one recording"
+        + (f", and a run has up to {share * 100:.0f} % of its sessions" if share > COMMON else "")
+        + ": intervals say how much draws of it differ, not how much days do"
+        for path, share in shares.items()
+    ]
+
+
+def _share(workload: Replayed, rps: float, duration_s: float) -> float:
+    """Of the recording's sessions that a window has at least one copy of, on average; 0 of other loads."""
+    if workload.load != "window" or not workload.recorded_rps:
+        return 0.0
+    copies, part = rps / workload.recorded_rps, min(duration_s / workload.span_s, 1.0)
+    return float(1 - (1 - part) ** int(copies) * (1 - part * (copies % 1)))
+
+
+def repeated(cells: Iterable[Cell]) -> list[Cell]:
+    """Of cells that are alike in what they draw from, and at which rate and for how long, the first, where they have
+    several seeds."""
+    firsts: dict[tuple[object, ...], Cell] = {}
+    seeds: dict[tuple[object, ...], set[int]] = {}
+    for cell in cells:
+        of = (cell.workload, cell.rps, cell.duration_s)
+        firsts.setdefault(of, cell)
+        seeds.setdefault(of, set()).add(cell.seed)
+    return [cell for of, cell in firsts.items() if len(seeds[of]) > 1]
 
 
 def kept(cell: Cell) -> str | None:

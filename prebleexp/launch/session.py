@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from prebleexp import losses, offered, overload
 from prebleexp.errors import DoesNotFit, InvalidInput, significant
-from prebleexp.experiment import load
+from prebleexp.experiment import load, shape
 from prebleexp.experiment.cache import Cache
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.provenance import now, provenance
@@ -254,7 +254,8 @@ class Session:
         """What the files of workloads were taken for, where rates are others than recorded by how much, and whether
         anything was drawn."""
         cells = [results[0].cell for results in self.results]
-        said = [line for cell in cells for line in files_of(cell)]
+        said = shape.one_recording(shape.repeated(one.cell for results in self.results for one in results))
+        said += [line for cell in cells for line in files_of(cell)]
         said += [line for cell in _first_with_each(cells, "slo") for line in doubts(cell.slo)]
         if self.one_run:
             said.append("where nothing is drawn, as in a recording, all seeds are one run: there are no intervals")

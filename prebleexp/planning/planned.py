@@ -52,6 +52,12 @@ class Planned:
         return cell if gpus in (None, cell.gpus) else replace(cell, gpus=int(gpus or 0))
 
     @property
+    def served(self) -> Cell:
+        """`cell` at the rate that it bears, where that was searched for."""
+        cell = self.cell
+        return cell if self.load is None or self.contender.load_key == USERS else replace(cell, rps=self.load)
+
+    @property
     def is_alone(self) -> bool:
         """Whether the answer is one replica, without which nothing is served."""
         return not self.contender.cell.cluster.groups and self.cell.gpus == self.contender.each

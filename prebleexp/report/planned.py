@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from prebleexp.cluster.replicas import Size
 from prebleexp.experiment import counting
 from prebleexp.experiment.cold import cut
-from prebleexp.experiment.shape import by_chance, flattened
+from prebleexp.experiment.shape import by_chance, flattened, one_recording
 from prebleexp.experiment.understood import doubted
 from prebleexp.planning.answer import Answer, Spot, Verdict
 from prebleexp.planning.contender import GPUS, USERS, Contender
@@ -195,7 +195,7 @@ def warnings(found: Sequence[Planned], left_out: Sequence[str] = ()) -> list[str
     first = found[0].contender
     cells = [one.contender.cell for one in found]
     said = [*flattened(cells), *by_chance(cells), *cut(cells), *doubted(cells), *left_out]
-    said += recorded.warnings(found) if first.is_recorded else []
+    said += recorded.warnings(found) if first.is_recorded else one_recording([one.served for one in found])
     said += [line for slo in {one.contender.cell.slo for one in found} for line in doubts(slo)]
     said += [*crowded(found), *stored.of_contenders(found), *_hopeless(found)]
 

@@ -468,7 +468,7 @@ def test_a_policy_whose_runs_all_failed_is_not_called_unknown(
 
 def test_runs_with_limits_are_compared_by_these() -> None:
     def runs(*attainments: float | None) -> list[sides.Run]:
-        return [sides.Run("", Measured({}, 0, {"slo_attainment": one}, ""), {}) for one in attainments]
+        return [sides.Run("", Measured({}, 0, {"slo_attainment": one}, ""), {}, {}) for one in attainments]
 
     assert command._usual([runs(0.9, 1.0), runs(0.8)]) == "slo_attainment"
     assert command._usual([runs(0.9, None), runs(0.8)]) == "norm_latency_mean_s"
@@ -541,7 +541,7 @@ def test_means_over_values_of_a_field_are_of_no_router() -> None:
 
     def runs(name: str, *slacks: int) -> list[sides.Run]:
         texts = [{"policy": name} | ({"policy.slack": str(slack)} if slack else {}) for slack in slacks]
-        return [sides.Run(f"{name}{i}", Measured({}, 0, {}, ""), asked) for i, asked in enumerate(texts)]
+        return [sides.Run(f"{name}{i}", Measured({}, 0, {}, ""), asked, {}) for i, asked in enumerate(texts)]
 
     said = "mine has 3 values of policy.slack (4, 8, 16): policy.slack=4 takes one"
     assert sides.several("mine", runs("mine", 16, 4, 8, 4), runs("lor", 0)) == said

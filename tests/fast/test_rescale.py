@@ -19,7 +19,7 @@ from prebleexp.described import reuse
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment import runs
 from prebleexp.experiment.cold import cut
-from prebleexp.experiment.shape import by_chance, flattened
+from prebleexp.experiment.shape import by_chance, flattened, one_recording
 from prebleexp.launch import configure
 from prebleexp.sim.types import COLUMNS, Floats, Longs, Workload
 from prebleexp.workloads import chance, rescale
@@ -352,6 +352,21 @@ def test_starts_at_random_are_said_to_even_out_a_busy_minute(tmp_path: Path) -> 
     (said,) = flattened(configure.cells([*asked, "workload.load=poisson", "duration_s=600"]))
     assert "workload.load=poisson begins its sessions at random times, which serves the average; leave it out" in said
     assert not flattened(configure.cells(asked))
+
+
+def test_seeds_that_draw_from_one_log_say_how_much_of_it_they_have_in_common(tmp_path: Path) -> None:
+    """Eight seeds at nine times the rate of a log of half an hour had nearly all of it each, and said nothing."""
+    log = tmp_path / "log.jsonl"
+    usual = {"input_length": 9, "output_length": 1}
+    log.write_text("\n".join(json.dumps({"timestamp": float(at), **usual}) for at in range(0, 1801)))
+    asked = ["workload=request_log", f"workload.path={log}", "policy=lor"]
+    (said,) = one_recording(configure.cells([*asked, "rps=9", "duration_s=300"]))
+    # of nine copies a sixth each: a session is in none with a probability of (5/6)⁹ = 0.194
+    assert "all seeds draw from this one recording, and a run has up to 81 % of its sessions" in said
+    assert said.endswith("intervals say how much draws of it differ, not how much days do")
+    (said,) = one_recording(configure.cells([*asked, "rps=0.5", "duration_s=300"]))
+    assert "all seeds draw from this one recording: intervals say" in said
+    assert not one_recording(configure.cells(asked)), "as it came, nothing is drawn"
 
 
 def test_windows_of_a_log_say_what_they_lack_of_its_caches(tmp_path: Path) -> None:

@@ -149,7 +149,8 @@ def pooled(cache: Cache, sides: Sequence[str], runs: Sequence[Sequence[Run]]) ->
     if not cache.database.is_file():
         return []
     chosen = store.names(cache.database)["experiment"]
-    keys = {one.key for name, of in zip(sides, runs, strict=True) if name not in chosen for one in of}
+    others = (of for name, of in zip(sides, runs, strict=True) if name not in chosen and not is_file(name))
+    keys = {one.key for of in others for one in of}
     counts = store.experiments_of(cache.database, keys)
     named = [f"{name} ({count:,})" for name, count in counts.items()]
     if len(named) > MOST_SWEEPS:

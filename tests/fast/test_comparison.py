@@ -397,6 +397,23 @@ def test_sweeps_that_are_pooled_are_named(swept: Path, capsys: pytest.CaptureFix
 
 
 @pytest.mark.slow
+def test_an_export_is_of_no_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`cache export a.tar sweep=one` and `compare a.tar b.tar` named other sweeps, which have the same runs too."""
+    monkeypatch.chdir(tmp_path)
+    for sweep in ("one", "two"):
+        few = ("rps=4", "duration_s=2", "gpus=2", "report=none", f"sweep.name={sweep}")
+        assert main(["-m", "policy=lor,random", *few]) == 0
+    for policy in ("lor", "random"):
+        assert main(["cache", "export", f"{policy}.tar", "sweep=one", f"policy={policy}"]) == 0
+    assert main(["compare", "lor.tar", "random.tar", "report=none"]) == 0
+    assert "pooled" not in capsys.readouterr().err
+    assert main(["compare", "lor", "random", "report=none"]) == 0
+    assert "runs of 2 sweeps are pooled" in capsys.readouterr().err
+
+
+@pytest.mark.slow
 def test_pages_of_other_sweeps_metrics_and_settings_are_other_pages(
     swept: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

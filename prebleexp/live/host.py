@@ -215,7 +215,9 @@ class Host:
                 found = self.routing.ask(self._seen, request.row, now)
                 if found in (HOLD, REFUSE):
                     return found
-                ints[of.SENT_TO] = found if found >= 0 else len(self.view.sent)
+                if found not in range(len(self.view.sent)):
+                    raise PrebleexpError(self.routing.bad_answer(self._seen, request.row, now, found))
+                ints[of.SENT_TO] = found
             elif answer == of.BAD_ANSWER:
                 raise PrebleexpError(self.routing.bad_answer(self._seen, request.row, now, int(ints[of.GPU])))
             else:

@@ -17,7 +17,7 @@ from prebleexp.report.finding import Finding
 from prebleexp.report.measure import Measure
 from prebleexp.report.palette import STYLES
 from prebleexp.report.summary import Row
-from prebleexp.report.wording import NOTHING, listed, percent, percent_difference, signed_percent, signed_range
+from prebleexp.report.wording import listed, percent, percent_difference, signed_percent, signed_range
 
 NOTE = (
     "Effects are differences of average normalised latency between runs with the same request streams, relative to the "
@@ -263,7 +263,7 @@ def _table(effects: Mapping[str, Sequence[Effect]], *, verdict: bool) -> Table:
     rows = []
     for variant, found in effects.items():
         for one in found:
-            published = NOTHING if one.published is None else f"{one.published * 100:+.4g} %"
+            published = percent_difference(one.published, None)
             row = (variant, one.what, one.where, signed(one), published, str(one.seeds), percent(one.finished))
             rows.append((*row, one.verdict.value) if verdict else row)
     return Table((*columns, Column("verdict", False)) if verdict else tuple(columns), tuple(rows))

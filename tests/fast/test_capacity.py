@@ -86,6 +86,7 @@ def test_the_figure_has_a_row_for_each_router(contender: Contender) -> None:
     assert [line for line, _ in made.answer.rows] == ["far", "same", "slow"]
     assert [cell.word for _, (cell,) in made.answer.rows] == ["more", "as much", "less"]
     assert made.headline.startswith("On chats, where LOR carries 10.0")
+    assert (len(made.panels), made.left_out) == (1, 0)
     assert "far" in made.panels[0].svg
 
 

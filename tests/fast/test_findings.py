@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -78,6 +79,14 @@ def test_opposite_effects_get_opposite_verdicts_and_sentences() -> None:
         assert less.sentences != more.sentences
         assert any("−50.0" in sentence for sentence in less.sentences)
         assert any("+100.0" in sentence for sentence in more.sentences)
+
+
+def test_columns_of_numbers_are_those_whose_cells_are() -> None:
+    for one in findings(made_up(0.5)):
+        for column, *cells in zip(one.effects.columns, *one.effects.rows, strict=True):
+            assert column.numeric == all(re.fullmatch(r"–|[+−]?[\d.]+( ± [\d.]+)?( %)?", cell) for cell in cells), (
+                column
+            )
 
 
 def test_without_rows_nothing_is_measured() -> None:

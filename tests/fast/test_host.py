@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import pytest
 
-from prebleexp.errors import InvalidInput
+from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.experiment.cell import Cell
 from prebleexp.launch import configure
 from prebleexp.live.host import Host
 from prebleexp.policies.lor import LeastOutstanding
 from prebleexp.policies.replay import Replay
 from prebleexp.sim import notices
+from prebleexp.sim.records import View
 from prebleexp.sim.types import Room
 from tests.support.places import ROOT
+from tests.support.policies.plain import First
 from tests.support.sampled import sampled
 from tests.support.taken_down import hosted, simulated
 
@@ -68,6 +72,27 @@ def test_what_cannot_be_hosted_says_why() -> None:
         InvalidInput, match="policy Replay cannot be hosted: it says where the requests of one run went"
     ):
         Host(replayed, [one.hardware])
+
+
+class Told(First):
+    """Sends requests where `answers` say."""
+
+    answers: ClassVar[list[int]]
+
+    def route(self, mine: Any, view: View, request: int, now: float) -> int:
+        return self.answers.pop()
+
+
+def test_an_answer_that_is_none_of_the_gpus_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """−7 was told as 3."""
+    host = Host(Told(), [cell("policy=lor", "rps=1", "gpus=1").hardware] * 3, rows=10, room=Room(40, 100, 4))
+    host.candidates([0, 2])
+    monkeypatch.setattr(Told, "answers", [2, 1, 3, -7, 1 << 70], raising=False)
+    taken, valid = host.arrive([1], [16], 8, 0.0), "; it must be an integer from 0 to 2"
+    for wrong, says in ((1 << 70, valid), (-7, valid), (3, valid), (1, ", which was no candidate then")):
+        with pytest.raises(PrebleexpError, match=f"sent request 0 at 0 s to GPU {wrong}{says}"):
+            host.decide(taken, 0.0)
+    assert host.decide(taken, 0.0) == 2
 
 
 def test_laps_go_on_and_the_book_stays_right() -> None:

@@ -147,6 +147,10 @@ DOUBTED: dict[str, tuple[list[Row], str]] = {
         chunks(request_id=lambda i: f"r{i}"),
         "the rows that are left out for a later one with their",
     ),
+    "one id for two": (
+        rows(request_id=lambda i: f"r{i // 2}"),
+        "12 rows have the id of another one, and another prompt: each is taken for a request",
+    ),
     "parts": (chunks(), "answers have 1 token, and prompts repeat: if rows are parts of answers"),
     "a gateway and a server": (
         [one for row in rows(request_id=lambda i: i) for one in (row, row | {"request_id": f"x{row['request_id']}"})],

@@ -202,15 +202,16 @@ def test_the_ratio_is_that_of_the_estimates_and_pairs_seeds() -> None:
     assert unpaired[1] > 0.1
 
 
-def test_the_jackknife_of_a_mean_is_its_usual_interval() -> None:
+@pytest.mark.parametrize(("shifts", "t"), [([0.01, -0.02, 0.005, 0.03, -0.01], 2.7764), ([0.01, -0.02], 12.7062)])
+def test_the_jackknife_of_a_mean_is_its_usual_interval(shifts: list[float], t: float) -> None:
     """With one slope for all seeds the estimate is a mean, of which the jackknife says what Student's t does."""
-    shifts = [0.01, -0.02, 0.005, 0.03, -0.01]
     one = Bracket(10.0, 11.0, tuple(0.92 + s for s in shifts), tuple(0.88 + s for s in shifts))
     flat = Bracket(10.0, 11.0, (0.92,) * 5, (0.88,) * 5)
     middle, half = ratio(one, flat, 0.9) or (0.0, 0.0)
     slope = 0.04 / math.log(1.1)
     assert middle == pytest.approx(np.mean(shifts) / slope)
-    assert half == pytest.approx(2.7764 * np.std(shifts, ddof=1) / math.sqrt(5) / slope, rel=1e-4)
+    assert half == pytest.approx(t * np.std(shifts, ddof=1) / math.sqrt(len(shifts)) / slope, rel=1e-4)
+    assert ratio(replace(one, at_low=one.at_low[:1]), flat, 0.9) is None
 
 
 def test_searches_go_on_together_as_they_would_alone() -> None:

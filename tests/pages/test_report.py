@@ -24,7 +24,7 @@ from prebleexp.report.draw import Line, Scales, spread
 from prebleexp.report.figures import MOST_PANELS, figure
 from prebleexp.report.palette import OF_POLICY, STYLES, styles
 from prebleexp.report.summary import Row, layout
-from prebleexp.report.wording import interval, number, percent, signed_range
+from prebleexp.report.wording import interval, line_name, number, percent, signed_range
 from tests.support.counted import calls
 from tests.support.pages.hostile import HOSTILE
 from tests.support.pages.parsed import Page
@@ -205,6 +205,21 @@ def test_the_headline_says_when_a_lead_is_within_the_noise() -> None:
     assert "noise" in figure("latency_against_rate", tied, SWEEP.axes).headline
     clear = rows((1,), (2.0,), ("lor", "random"), 10)
     assert "noise" not in figure("latency_against_rate", clear, SWEEP.axes).headline
+
+
+def test_a_line_alone_has_the_range_of_its_means_where_there_are_many_panels() -> None:
+    of = rows((1, 2, 3, 4, 5), (2.0, 4.0), ("lor",), 4)
+    found = [
+        row | {"norm_latency_mean_s": float(row["gpus"] or 0) * (0.9 + 0.2 * (int(row["seed"] or 0) % 2))} for row in of
+    ]
+    says = "lor has an average normalised latency of 1.00 to 5.00 s/token."
+    assert figure("latency_against_rate", found, SWEEP.axes).headline == says
+
+
+@pytest.mark.parametrize(("axis", "value", "name"), [("gpus", 8, "8 GPUs"), ("rps", 1.0, "1 request/s"),
+                                                     ("policy", "lor", "lor"), ("seed", 8, "8")])  # fmt: skip
+def test_a_line_of_a_load_says_what_it_is_a_number_of(axis: str, value: Any, name: str) -> None:
+    assert line_name(axis, value) == name
 
 
 def test_what_was_swept_decides_what_lies_along_x_and_what_is_a_line() -> None:

@@ -134,11 +134,7 @@ class Cluster:
         live = self.run.world.live[gpu]
         if self._down[gpu] or any(one.gpu == gpu for one in self.tickets.values()):
             return False
-        if self.run.host.batcher.loses:
-            emptied(self.run.host).lose(gpu, np.zeros(0, np.int64))
-        else:
-            while self.engine.mine.gpus[gpu].evictable > 0:
-                emptied(self.run.host).forget(gpu)
+        emptied(self.run.host).lose(gpu, np.zeros(0, np.int64))
         live.kv_free, live.evictable = live.kv_tokens, 0
         return True
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from prebleexp.checks import positive
 from prebleexp.commands.arguments import Command, Commands, Given, choice, integer, number, path, text
-from prebleexp.errors import InvalidInput
+from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.live import extra
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ MEASURED_OUTPUT = choice("output", "how the result is written", "table", "json",
 
 def _live(given: Given) -> int:
     """Measure each seed; 0, or 1 where the client was late, so that nothing was measured of what was asked for, or
-    where somebody stopped it: what came until then is kept."""
+    where somebody stopped it: what came until then is kept. A disk that refuses it ends the measurement, too: it is
+    shown, and then said to be lost."""
     extra.check()
     from prebleexp.experiment.provenance import now
     from prebleexp.live.measuring import kept, measured
@@ -49,21 +50,30 @@ def _live(given: Given) -> int:
     kept.refuse(folder)
     for cell in job.cells:
         measured.check(cell, how)
+    kept.make(folder)
     started, found = now(), list[measured.Measured]()
+    lost: PrebleexpError | None = None
     for cell in job.cells:
         print(f"prebleexp: sending seed {cell.seed} to {given['url']}", file=sys.stderr, flush=True)
         found.append(measured.measured(cell, how, engines, given["late_limit_s"]))
         about = {"name": name, "started": started, "settings": list(given.others), "url": given["url"], "model": model}
         about |= {"prompt": how.prompt, "answers": "real" if real else "planned", "vocabulary": how.vocabulary}
         runs = [measured.facts(one) for one in found]
-        kept.write(folder, about | {"runs": runs}, {cell.seed: found[-1].columns})
-        if found[-1].stopped:
+        try:
+            kept.write(folder, about | {"runs": runs}, {cell.seed: found[-1].columns})
+        except PrebleexpError as error:
+            lost = PrebleexpError(f"the measurement of seed {cell.seed} is not kept: {error}")
+        if found[-1].stopped or lost is not None:
             break
-    _show(given, folder, found, model)
+    _show(given, found, model)
+    if len(found) > (lost is not None):
+        print(f"prebleexp: kept in {folder}; beside a simulation: prebleexp live compare {folder}", file=sys.stderr)
+    if lost is not None:
+        raise lost
     return 1 if any(one.lateness.is_late or one.stopped for one in found) else 0
 
 
-def _show(given: Given, folder: Path, found: Sequence[Measured], model: str) -> None:
+def _show(given: Given, found: Sequence[Measured], model: str) -> None:
     from prebleexp.commands import as_vllm_bench, benchmarked
     from prebleexp.launch import tables
     from prebleexp.launch.rows import means
@@ -86,7 +96,6 @@ def _show(given: Given, folder: Path, found: Sequence[Measured], model: str) -> 
         tables.show(["metric", *heads, "unit", "which is"], lines, title=f"measured at {given['url']}")
     for sentence in dict.fromkeys(said for one in found for said in one.says):
         tables.say(f"prebleexp: {sentence}")
-    print(f"prebleexp: kept in {folder}; beside a simulation: prebleexp live compare {folder}", file=sys.stderr)
 
 
 def _compare(given: Given) -> int:

@@ -9,6 +9,8 @@ import os
 import re
 import signal
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prebleexp.commands import live as command
-from prebleexp.errors import InvalidInput
+from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.live.http import loops
 from prebleexp.live.http.places import origin
 from prebleexp.live.measuring import compared, kept, page, sending
@@ -449,6 +451,55 @@ def test_a_measurement_is_written_as_vllms_benchmark_does(tmp_path: Path, capsys
     columns = kept.read(tmp_path / "two").requests(0)
     assert written["ttfts"] == pytest.approx(columns["ttft_sent_s"].tolist())
     assert [len(one) for one in written["itls"]] == [3] * 12
+
+
+@pytest.mark.parametrize("seeds", [0, 1])
+def test_a_measurement_on_a_full_disk_is_shown_before_it_is_said_to_be_lost(
+    seeds: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of so many seeds the files have room."""
+    writing, paths = kept.durable.writing, list[Path]()
+
+    @contextmanager
+    def fills(path: Path) -> Iterator[Any]:
+        paths.append(path)
+        if len(paths) <= 2 * seeds:
+            with writing(path) as file:
+                yield file
+        else:
+            with Path("/dev/full").open("wb") as file:
+                yield file
+
+    monkeypatch.setattr(kept.durable, "writing", fills)
+    words = [f"live_dir={tmp_path}", "name=three", "replications=3", "late_limit_s=1000", "output=json", *LOAD]
+    read = command.COMMANDS[""]
+    with pytest.raises(PrebleexpError) as lost:
+        at_a_server(lambda url: read.run(read.read("live", [f"url={url}", *words])))
+    assert not isinstance(lost.value, InvalidInput), "that would end with code 2"
+    shown = capsys.readouterr()
+    assert [row["n_finished"] for row in json.loads(shown.out)] == [12] * (seeds + 1), "no more are sent"
+    why = f"{tmp_path / 'three'} cannot be written: No space left on device"
+    assert str(lost.value) == f"the measurement of seed {seeds} is not kept: {why}"
+    assert ("kept in" in shown.err) == (seeds > 0)
+    if seeds:
+        assert kept.read(tmp_path / "three").seeds == [0]
+    else:
+        with pytest.raises(InvalidInput, match="has no measurement"):
+            kept.read(tmp_path / "three")
+
+
+def test_a_folder_that_cannot_be_made_is_said_before_anything_is_sent(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    read = command.COMMANDS[""]
+
+    async def run() -> list[Any]:
+        async with serving() as seen:
+            words = [f"url=http://127.0.0.1:{seen.port}", f"live_dir={tmp_path / 'file'}", "name=one", *LOAD]
+            with pytest.raises(InvalidInput, match=r"file/one cannot be written: Not a directory"):
+                await asyncio.to_thread(read.run, read.read("live", words))
+            return seen.bodies
+
+    assert asyncio.run(run()) == []
 
 
 def test_simulated_requests_come_when_they_were_sent() -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from prebleexp.errors import InvalidInput
+from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.experiment import durable
 
 FORMAT = 1
@@ -46,19 +46,26 @@ def refuse(folder: Path) -> None:
         raise InvalidInput(f"{folder} has a measurement already; give another name=, or remove it")
 
 
+def make(folder: Path) -> None:
+    """Raises InvalidInput where the disk refuses: better before a measurement than after it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(_refused(folder, error)) from error
+
+
 def write(folder: Path, about: Mapping[str, Any], requests: Mapping[int, Mapping[str, Any]]) -> None:
-    """The requests first. Raises InvalidInput where the disk refuses."""
+    """The requests first. Raises PrebleexpError where the disk refuses."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         for seed, columns in requests.items():
             with durable.writing(_requests(folder, seed)) as file:
                 pq.write_table(pa.table({name: pa.array(one) for name, one in columns.items()}), file)
         durable.write(folder / ABOUT, json.dumps({"format": FORMAT} | dict(about), indent=1, allow_nan=False).encode())
     except OSError as error:
-        raise InvalidInput(f"{folder} cannot be written: {error.strerror or error}") from error
+        raise PrebleexpError(_refused(folder, error)) from error
 
 
 def read(folder: Path) -> Kept:
@@ -71,6 +78,10 @@ def read(folder: Path) -> Kept:
     if not known:
         raise InvalidInput(f"{folder} has no measurement; give a folder that prebleexp live has written")
     return Kept(folder, about)
+
+
+def _refused(folder: Path, error: OSError) -> str:
+    return f"{folder} cannot be written: {error.strerror or error}"
 
 
 def _requests(folder: Path, seed: int) -> Path:

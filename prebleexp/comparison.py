@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
+from prebleexp import records
 from prebleexp.errors import InvalidInput, unknown
 from prebleexp.intervals import CONFIDENCE, DRAWS_COSTS, mean_interval, t_quantile
 from prebleexp.losses import Row, lost, requests, sentences
@@ -131,13 +132,23 @@ def cells_of(count: int) -> str:
 
 def flattened(content: Mapping[str, Any]) -> dict[str, Value]:
     """What a key is a hash of, as columns: "gpus", "policy" (its class), "policy.window_s" …"""
+    cell = dict(content["cell"])
+    if isinstance(groups := cell.get("cluster"), list):
+        cell["cluster"] = {"groups": groups}
     columns: dict[str, Value] = {}
-    for name, value in content["cell"].items():
-        if not isinstance(value, Mapping):
-            columns[name] = value
-            continue
-        for field, one in value.items():
-            column = name if field == "_target_" else f"{name}.{field}"
+    for name, value in cell.items():
+        columns |= _columns(name, value) if isinstance(value, Mapping) else {name: value}
+    return columns
+
+
+def _columns(name: str, value: Mapping[str, Any]) -> dict[str, Value]:
+    """Of a spec, and of those within it."""
+    columns: dict[str, Value] = {}
+    for field, one in value.items():
+        column = name if field == "_target_" else f"{name}.{field}"
+        if isinstance(one, Mapping) and "_target_" in one:
+            columns |= _columns(column, one)
+        else:
             columns[column] = json.dumps(one) if isinstance(one, list | dict) else one
     return columns
 
@@ -152,6 +163,9 @@ def compare(a: Sequence[Measured], b: Sequence[Measured], metric: str) -> Compar
     for name, side in (("A", a), ("B", b)):
         if not side:
             raise InvalidInput(f"{name} has no runs")
+    places = records.named([run.place for run in (*a, *b)])
+    every = [replace(run, place=place) for run, place in zip((*a, *b), places, strict=True)]
+    a, b = every[: len(a)], every[len(a) :]
     differs = _differing(a, b)
     ones, others = _by_place(a, differs), _by_place(b, differs)
     alone = _of_one_side(a, b)

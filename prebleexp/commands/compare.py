@@ -84,7 +84,8 @@ def _sides(given: Given) -> tuple[list[str], list[list[sides.Run]]]:
         raise InvalidInput(f"{', '.join(labels)} belong to a sweep of several parts; say which, as sweep=paper")
     if len(names) < 2 and not sweep:
         raise InvalidInput(f"compare takes {SIDES}, not 1: {names[0]}; with sweep=NAME one is compared with each other")
-    known, filters = sorted(given.values), dict(one.split("=", 1) for one in given.others)
+    pairs = [one.split("=", 1) for one in given.others]
+    known, filters = sorted(given.values), {name.replace(sides.OF_GROUP, "."): value for name, value in pairs}
     if len(filters) < len(given.others):
         raise InvalidInput(f"a setting is given twice: {' '.join(given.others)}; several values have commas between")
     cache = Cache(given["cache_dir"], make=False)

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from prebleexp import store
+from prebleexp import records, store
 from prebleexp.commands.arguments import SETTING
 from prebleexp.comparison import Measured, flattened
 from prebleexp.errors import InvalidInput, unknown
@@ -25,6 +25,8 @@ MOST_VALUES = 4
 OF_RUNS = ("replications", "workers", "backend", "max_replications", "ci", "keep_requests")
 """what people set for a sweep, and compare does not do"""
 OF_POLICY = "policy."
+OF_GROUP = "/"
+"""in the key of an option of a group within another, as hardware/gpu, whose column is hardware.gpu"""
 
 
 class Run(NamedTuple):
@@ -116,6 +118,7 @@ def setting_of(name: str) -> str:
 def _keys_with(setting: str, path: Path, sweep: str, labels: Mapping[str, str]) -> list[str]:
     """The runs that have this value, by its name on the command line."""
     column, _, wanted = setting.partition("=")
+    column = column.replace(OF_GROUP, ".")
     values = {plain(value): value for value in store.values(path, column)}
     if not values:
         raise InvalidInput(f"{setting}: no run has a setting {column}")
@@ -140,7 +143,7 @@ def _entries(cache: Cache, keys: Any) -> Iterator[Entry]:
 
 def _measured(entry: Entry) -> Run:
     columns = flattened({"cell": counted(entry.content["cell"])})
-    asked = {name: plain(value) for name, value in columns.items()}
+    asked = {name: plain(one) for column in columns.items() for name, one in records.columns(*column).items()}
     return Run(entry.key, Measured.of(columns, entry.metrics, entry.provenance), asked, entry.content["cell"])
 
 

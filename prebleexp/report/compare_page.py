@@ -114,16 +114,14 @@ def _about(pairs: Sequence[Pair], chosen: Chosen) -> str:
     common = [one.found.common for one in pairs]
     same = {name: {of.get(name) for of in common} for name in ABOUT}
     model, gpu, engine, workload, gpus = (
-        _short(next(iter(values)), chosen) if len(values) == 1 else "" for values in same.values()
+        _said(next(iter(values)), chosen) if len(values) == 1 else "" for values in same.values()
     )
     there = " ".join(filter(None, (gpus, gpu.upper() or (gpus and "GPUs"))))
     return ", ".join(filter(None, (" on ".join(filter(None, (model, there))), engine, workload)))
 
 
-def _short(value: Value, chosen: Chosen) -> str:
-    """Of a GPU or a model, all of whose numbers are in the key, its name."""
-    text = "" if value is None else chosen.said(value)
-    return str(json.loads(text).get("name", "")) if text.startswith("{") else text
+def _said(value: Value, chosen: Chosen) -> str:
+    return "" if value is None else chosen.said(value)
 
 
 def _drawn(other: str, cell: Cell, chosen: Chosen) -> dict[str, Any]:

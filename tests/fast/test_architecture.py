@@ -22,6 +22,7 @@ LEVELS = {
     "overload": 0,
     "unfound": 0,
     "losses": 2,
+    "records": 0,
     "warmed": 0,
     "waiting": 0,
     "busiest": 0,

@@ -65,3 +65,32 @@ def test_two_values_of_a_setting_are_compared_in_python(tmp_path: Path, monkeypa
     assert compared.found.differs["gpus"] == (1, 2)
     with pytest.raises(InvalidInput, match="unknown gpus '3'; valid: 1, 2"):
         found.compare("gpus=1", "gpus=3")
+
+
+def test_gpus_and_groups_of_them_are_said_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A cell of a GPU was named by all its numbers as JSON, and runs of groups of GPUs ended with a traceback."""
+    monkeypatch.chdir(tmp_path)
+    few = ("policy=lor,random", "rps=4", "duration_s=2", "hardware/model=llama_3_1_8b", "report=none")
+    assert main(["-m", "gpus=2", "hardware/gpu=h100,a100", *few, "sweep.name=kinds"]) == 0
+    groups = "[{gpus: 1, hardware/gpu: h100}, {gpus: 1, hardware/gpu: a100}],[{gpus: 2, hardware/gpu: h100}]"
+    assert main(["-m", f"cluster.groups={groups}", *few, "sweep.name=groups"]) == 0
+    capsys.readouterr()
+
+    def compared(*words: str) -> list[object]:
+        assert main(["compare", *words, "output=json", "report=none"]) == 0
+        return [
+            [value for name, value in cell.items() if name in ("hardware.gpu", "cluster.groups")]
+            for cell in json.loads(capsys.readouterr().out)["cells"]
+        ]
+
+    assert compared("lor", "random", "sweep=kinds") == [["a100"], ["h100"]]
+    assert compared("lor", "random", "sweep=groups") == [["1 h100 + 1 a100"], ["2 h100"]]
+    for key in ("hardware.gpu", "hardware/gpu"):
+        assert main(["compare", "lor", "random", "sweep=kinds", f"{key}=h100", "output=json", "report=none"]) == 0
+        assert json.loads(capsys.readouterr().out)["common"]["hardware.gpu"] == "h100"
+        assert main(["compare", f"{key}=h100", f"{key}=a100", "policy=random", "output=json"]) == 0
+        assert json.loads(capsys.readouterr().out)["differs"]["hardware.gpu"] == ["h100", "a100"]
+    page = next(tmp_path.glob("reports/compare-hardware.gpu-h100*/index.html")).read_text()
+    assert "bf16_tflops" not in page

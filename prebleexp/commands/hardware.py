@@ -156,25 +156,30 @@ def _explain_each(given: Given, asked: Mapping[str, str]) -> None:
     every = [dict(zip(asked, values, strict=True)) for values in itertools.product(*lists)]
     if len(every) > 1 and given["to"]:
         raise InvalidInput(f"to={given['to']} is a picture of one, and these are {len(every)}: give one value each")
+    made = [_made(given, dict(one)) for one in every]  # what is wrong is said before the first is explained
     steps = []
-    for one in every:
+    for one, hardware in zip(every, made, strict=True):
         if one is not every[0] and given["output"] == "table":
             print()
         names = {name: one[name] for name in asked if len({each[name] for each in every}) > 1}
-        steps += [names | row for row in _explain(given, dict(one))]
+        steps += [names | row for row in _explain(given, hardware)]
     if given["output"] != "table":
         tables.write_rows(steps, given["output"])
 
 
-def _explain(given: Given, asked: dict[str, str]) -> list[dict[str, Any]]:
-    """Say it, if tables are wanted; returns what steps take."""
+def _made(given: Given, asked: dict[str, str]) -> Hardware:
+    """Raises InvalidInput for values that are not valid, alone or together."""
     engine = asked.pop("engine", "vllm")
     lines = [f"hardware={given['hardware']}"]
     lines += [f"hardware/{name}={asked[name]}" for name in CHOSEN if name in asked]
     lines += [f"hardware.{name}={asked[name]}" for name in FIELDS if name in asked]
     lines += [f"hardware.engine={engine}"] if given["hardware"] == "composed" else []
     lines += [f"replicas={asked.get('data_parallel_size', '1')}", "engine.async_scheduling=false"]  # of no matter here
-    hardware = configure.cells([*lines, *given.others])[0].hardware
+    return configure.cells([*lines, *given.others])[0].hardware
+
+
+def _explain(given: Given, hardware: Hardware) -> list[dict[str, Any]]:
+    """Say it, if tables are wanted; returns what steps take."""
     steps = [*_decodes(hardware), *_prefills(hardware)]
     if given["to"]:
         _draw(hardware, given["to"])
@@ -196,7 +201,7 @@ def _explain(given: Given, asked: dict[str, str]) -> list[dict[str, Any]]:
     _show(f"a step that prefills one prompt{alike}", [row for row in steps if row["step"] == "prefill"])
     if isinstance(hardware, Composed) and hardware.tensor_parallel > 1:
         print(f"{_all_reduces(hardware)}\n")
-    if hardware.layer_kinds and engine == VLLM:
+    if isinstance(hardware, Composed) and hardware.layer_kinds and hardware.engine == VLLM:
         _show("requests that decode at once, in vLLM's groups of layers (docs/core.md)", [*_at_once(hardware)])
     if isinstance(hardware, Composed):
         _show(f"moving the KV of {MOVED:,} tokens from one GPU", [*_moves(hardware)])

@@ -557,3 +557,14 @@ def test_several_are_explained_one_after_the_other(capsys: pytest.CaptureFixture
     assert "model" not in rows[0], "what is the same in all is not repeated"
     assert main(["hardware", "gpu=h100,h200", "model=gpt_oss_120b", "to=roofline.svg"]) == 2
     assert "is a picture of one, and these are 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("wrong", ["gpu=h100,nix", "model=llama_3_1_8b,nix", "gpu=h100 tensor_parallel=1,3"])
+def test_what_is_wrong_of_several_is_said_before_the_first_is_explained(
+    wrong: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """gpu=h100,nix explained H100 on standard output, and ended with an error."""
+    assert main(["hardware", *wrong.split()]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("prebleexp: ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,6 +33,12 @@ def test_a_system_prompt_within_one_text_is_a_piece() -> None:
 def test_pieces_end_between_words() -> None:
     one, other = cut([[(PLAIN, SYSTEM + "openers" * 20)], [(PLAIN, SYSTEM + "opening" * 20)]])
     assert one[0] == other[0] == (PLAIN, SYSTEM[:-1])
+
+
+@pytest.mark.parametrize(("letters", "kept"), [(LEAST, LEAST), (LEAST - 1, 0)])
+def test_the_shortest_piece_is_counted_to_the_end_of_its_last_word(letters: int, kept: int) -> None:
+    word = "x" * letters
+    assert shared(*cut([[(PLAIN, f"{word} alpha")], [(PLAIN, f"{word} alps")]])) == kept
 
 
 def test_a_plain_prompt_may_be_the_beginning_of_another_and_a_message_may_not() -> None:

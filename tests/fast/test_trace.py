@@ -120,10 +120,12 @@ def test_a_thinned_distribution_keeps_its_ends() -> None:
 
 
 def test_a_trace_is_valid_and_its_slices_nest() -> None:
-    run, steps, gpus, kv_tokens = traced("policy=lor", "horizon=stop")
+    run, steps, gpus, kv_tokens = traced("policy=lor", "horizon=stop", "hardware.kv_tokens=6000")
     found = list(events(run, steps, gpus, kv_tokens))
     json.dumps(found, allow_nan=False)
-    kinds = {kind: [one for one in found if one["ph"] == kind] for kind in "MXCbe"}
+    kinds = {kind: [one for one in found if one["ph"] == kind] for kind in "MXCbei"}
+    sent_back = [int(one["name"].removesuffix(" sent back for want of memory")) for one in kinds["i"]]
+    assert sum(sent_back) == run.outcome.gpu_retracted.sum() > 0
     assert len(kinds["M"]) == 3 * gpus
     assert len(kinds["X"]) == len(steps.columns()["gpu"])
     assert {one["name"] for one in kinds["X"]} <= {"prefill", "decode", "prefill + decode"}

@@ -396,6 +396,15 @@ def test_clients_keep_their_contract(tmp_path: Path) -> None:
     assert {"rps", "duration_s", "seed"} <= cell.identity().keys()
 
 
+def test_clients_last_from_their_first_window_to_the_end_of_their_last(tmp_path: Path) -> None:
+    lengths = {"0": {"input": [1] * 24, "output": [1] * 24}}
+    windows = [[at, 1.0, 1.0, "G", 0.5] for at in (7200, 7800)]
+    source = ServeGen(lines(tmp_path / "t", [{"client": "c", "windows": windows, "lengths": lengths}]))
+    assert serve(source, rps=1.0, duration_s=1200.0).arrival_s[-1] < 1200
+    with pytest.raises(InvalidInput, match=r"^duration_s=1201.0 is not valid; .*/t lasts 1200 s$"):
+        serve(source, rps=1.0, duration_s=1201.0)
+
+
 @needs("servegen_mlarge_day3.jsonl.gz")
 def test_the_clients_of_a_day() -> None:
     """128 requests/s on average, as data/README.md has it: with that for `rps`, rates are as recorded."""

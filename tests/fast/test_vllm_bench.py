@@ -24,6 +24,13 @@ def drawn(**fields: object) -> Workload:
     return VllmBench(**fields).draw(rps=1, duration_s=1, seed=3, output_length=UNASKED)  # type: ignore[arg-type]
 
 
+def test_what_nobody_says_is_as_the_tool_has_it() -> None:
+    """In Python as in conf/."""
+    (cell,) = configure.cells([*H100, "workload=vllm_bench"])
+    assert cell.workload == VllmBench()
+    assert VllmBench().num_prompts == 1000
+
+
 def test_random_lengths_are_uniform_around_their_means() -> None:
     made = drawn(num_prompts=4000, random_range_ratio={"input": 0.5, "output": 0.25}, random_prefix_len=10)
     assert (made.prompt_tokens.min(), made.prompt_tokens.max()) == (522, 1546)

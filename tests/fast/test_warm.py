@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -36,7 +37,7 @@ from prebleexp.sim.warming import joined_with
 from prebleexp.sim.warmth import Before
 from prebleexp.warm.first import First
 from prebleexp.warm.prefixes import MOST_PREFIXES, Prefixes
-from prebleexp.warmed import sentences
+from prebleexp.warmed import METRICS, sentences
 from tests.support.costs.linear_cost import LinearCost
 from tests.support.policies.looker import Looker
 from tests.support.sampled import examples
@@ -399,6 +400,14 @@ def test_a_run_and_a_stream_say_that_caches_are_warm(folder: Path, capsys: pytes
     assert main(["trace", *given, f"reports_dir={folder}"]) == 0
     page, _ = capsys.readouterr().out.splitlines()
     assert said[0].upper() + said[1:] in Path(page).read_text().replace("&#39;", "'")
+
+
+def test_the_busiest_gpu_is_told_against_the_mean_of_all() -> None:
+    """9 of 12 requests on one of 4 GPUs are 3 times the mean."""
+    (of,) = [one for name, _, one, *_ in METRICS if name == "warm_max_over_mean"]
+    for sent, ratio in (([9, 1, 2, 0], 3.0), ([0, 0, 0, 0], None)):
+        begun = SimpleNamespace(gpu_requests=np.array(sent))
+        assert of(cast("Any", SimpleNamespace(made=SimpleNamespace(begun=begun)))) == ratio
 
 
 def test_several_cells_are_said_together() -> None:

@@ -27,6 +27,7 @@ def _recommend(given: Given) -> int:
     from prebleexp.launch.narrow import narrowed
     from prebleexp.recommending import asked, outlook, recommender, table, words
     from prebleexp.recommending.candidates import alike
+    from prebleexp.recommending.deployment import model_names
     from prebleexp.waiting import waiting
 
     lines = [one for one in given.others if one != DRY]
@@ -54,7 +55,7 @@ def _recommend(given: Given) -> int:
         deployed, page = recommended.write(made, shown, name, given.line)
     for one in deployed:
         print(f"to deploy: {one}", file=sys.stderr)
-    print(words.asked_for(shown), file=sys.stderr)
+    print(model_names.sentence([one.cell for one in shown]), file=sys.stderr)
     if page is not None:
         print(tables.address(page), file=sys.stderr)
     first = made.candidates[0].cell

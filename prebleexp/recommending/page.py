@@ -8,6 +8,7 @@ from pathlib import Path
 from prebleexp.recommending import candidates as points_of
 from prebleexp.recommending import table, words
 from prebleexp.recommending.candidates import KEPT, Candidate, Point, alike
+from prebleexp.recommending.deployment import model_names
 from prebleexp.recommending.recommender import Recommender
 from prebleexp.report import pareto
 from prebleexp.report.figures import Column, Figure, Table
@@ -66,6 +67,6 @@ def asides(made: Recommender, shown: Sequence[Candidate], deployed: Sequence[Pat
     found += [Aside(title, sentences) for title, sentences in words.strained(made)]
     if deployed:
         files = [f"{one.name}: {', '.join(sorted(file.name for file in one.iterdir()))}." for one in deployed]
-        files.append(f"{words.asked_for(shown)}.")
+        files.append(f"{model_names.sentence([one.cell for one in shown])}.")
         found.append(Aside("Files, in deployments/ beside this page", files))
     return [*found, Aside("To know before this is used", words.caveats(made), is_caveat=True)]

@@ -13,7 +13,6 @@ from prebleexp.launch import places
 from prebleexp.planning.contender import Contender
 from prebleexp.recommending import evidence, not_run
 from prebleexp.recommending.candidates import ALIKE, Candidate, alike
-from prebleexp.recommending.deployment import serving
 from prebleexp.recommending.designs import MODEL, WHOLE, Design
 from prebleexp.recommending.recommender import Recommender
 from prebleexp.report import beside, planned, recorded_plan, stored
@@ -169,12 +168,6 @@ def _routed(made: Recommender) -> list[str]:
     others = {one.at["policy"] for one in made.space.designs} - {name}
     more = ": another may keep more or less, which plan tells of those that policy= names" if others else ""
     return [f"That loss is with {name} in front of two replicas{more}."]
-
-
-def asked_for(of: Sequence[Candidate]) -> str:
-    """By which names clients must ask for the models of the files."""
-    names = dict.fromkeys(serving.called(one.cell) for one in of)
-    return f"Clients must ask for the model as {' or '.join(names)}: the files give it that name"
 
 
 def searched(made: Recommender) -> str:

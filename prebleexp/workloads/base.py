@@ -78,6 +78,11 @@ class WorkloadSource(Part, ABC):
         return None
 
     @property
+    def asked_models(self) -> tuple[str, ...]:
+        """The models that requests of a recording ask for, the one that most ask for first; none: it does not say."""
+        return ()
+
+    @property
     def obeys(self) -> tuple[str, ...]:
         """Which of rps, duration_s, seed and output_length its stream depends on."""
         if not self.synthetic:

@@ -17,6 +17,11 @@ OTHERS = ("embed", "rerank", "moderation", "transcription", "speech", "image")
 SHOWN = 3
 
 
+def models(rows: Rows) -> tuple[str, ...]:
+    """Those that requests ask for, the one that most ask for first; none where no field says it."""
+    return tuple(one for one, _ in Counter(_first(rows, MODELS)[1]).most_common())
+
+
 def answered_elsewhere(rows: Rows) -> Iterator[str]:
     """In words."""
     name, values = _first(rows, MODELS)

@@ -184,6 +184,10 @@ class Replayed(WorkloadSource):
         return understood(str(self.path), self.whole)
 
     @property
+    def asked_models(self) -> tuple[str, ...]:
+        return self.whole.reading.models
+
+    @property
     def span_s(self) -> float:
         """Until the last request of the recording starts, in simulated seconds."""
         return self.whole.span_s / self.compress

@@ -19,6 +19,7 @@ from prebleexp.workloads.came import TIMES, came
 from prebleexp.workloads.clock import Clock, in_order
 from prebleexp.workloads.columns import found, set_column
 from prebleexp.workloads.documents import rows_of, without_headers
+from prebleexp.workloads.elsewhere import models
 from prebleexp.workloads.ended import took
 from prebleexp.workloads.failed import served
 from prebleexp.workloads.growth import NOBODY, headed
@@ -185,6 +186,7 @@ class RequestLog(Tabular):
             found_share=counts.found_share,
             prefix=asked.prefix,
             sessions=asked.sessions,
+            models=models(rows),
             adapters=adapters,
             left_out=tuple(left_out),
             doubts=tuple(doubts),

@@ -48,6 +48,8 @@ class Reading:
     left_out: tuple[str, ...] = ()
     doubts: tuple[str, ...] = ()
     """what of it was assumed, or is improbable"""
+    models: tuple[str, ...] = ()
+    """that requests ask for, the one that most ask for first; none: nobody says"""
     adapters: str = ""
     """nothing: none is asked for"""
     block_tokens: int = 1

@@ -3,18 +3,22 @@ need no run, as another serves in the very same way."""
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import yaml
 
 from prebleexp.experiment import runs
+from prebleexp.experiment.cell import Cell
 from prebleexp.launch import configure, places
 from prebleexp.recommending import asked, halving, not_run, page, recommender, space, table, words
 from prebleexp.recommending.candidates import Candidate, Point
-from prebleexp.recommending.deployment import files
+from prebleexp.recommending.deployment import files, model_names
 from prebleexp.recommending.designs import Design
 from prebleexp.recommending.halving import Found, Priced
 from prebleexp.report import pareto
@@ -202,9 +206,54 @@ def test_the_loss_of_the_only_replica_names_the_router_of_two() -> None:
     assert words._routed(made) == [], "the answer names it"  # type: ignore[arg-type]
 
 
+def _of_log(path: Path, *models: str | None) -> Cell:
+    rows = [{"timestamp": i, "input_length": 90, "output_length": 4, "model": one} for i, one in enumerate(models)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (cell,) = configure.cells([*LOAD[1:], "workload=request_log", f"workload.path={path}", "gpus=1", "policy=lor"])
+    return cell
+
+
+def _served_as(cell: Cell) -> list[str]:
+    """In the script and in the manifest."""
+    written = files.of(cell, "about")
+    (pod,) = [one for one in yaml.safe_load_all(written["kubernetes.yaml"]) if one["kind"] == "StatefulSet"]
+    command = pod["spec"]["template"]["spec"]["containers"][0]["command"]
+    script = written["serve.sh"].replace("\\\n", " ").split()
+    return [words[words.index("--served-model-name") + 1] for words in (command, script)]
+
+
 def test_clients_are_told_the_name_of_the_model() -> None:
-    of = _candidates()
-    assert words.asked_for(of) == "Clients must ask for the model as llama-3.1-8b: the files give it that name"
-    written = files.of(of[0].cell, "about")
-    assert "Clients must ask for the model as `llama-3.1-8b`" in written["README.md"]
-    assert "--served-model-name llama-3.1-8b" in " ".join(written["serve.sh"].replace("\\\n", " ").split())
+    (first, *_) = _candidates()
+    said = (
+        "lients must ask for the model as llama-3.1-8b, which is --served-model-name: to another name vLLM answers 404"
+    )
+    assert model_names.sentence([first.cell]) == f"C{said}"
+    written = files.of(first.cell, "about")
+    assert "Clients must ask for the model as `llama-3.1-8b`, which is `--served-model-name`" in written["README.md"]
+    assert _served_as(first.cell) == ["llama-3.1-8b", "llama-3.1-8b"]
+
+
+def test_servers_have_the_name_that_the_log_asks_for(tmp_path: Path) -> None:
+    """All requests of the log would have got 404: they ask for another name than the simulator has for the model."""
+    asked = "meta-llama/Llama-3.1-8B-Instruct"
+    cell = _of_log(tmp_path / "log.jsonl", asked, None, asked)
+    assert _served_as(cell) == [asked, asked]
+    assert model_names.sentence([cell]) == (
+        f"The log's requests ask for {asked}, so that is --served-model-name: clients go on asking for it"
+    )
+    assert f"The log's requests ask for `{asked}`" in files.of(cell, "about")["README.md"]
+
+
+def test_of_a_log_of_several_models_clients_are_told_what_to_ask_for(tmp_path: Path) -> None:
+    cell = _of_log(tmp_path / "log.jsonl", "a", "b", "b", "c", "d")
+    assert _served_as(cell) == ["llama-3.1-8b", "llama-3.1-8b"]
+    said = model_names.sentence([cell])
+    assert said.startswith("The log's requests ask for 4 models (b, a, c and 1 more), and these servers have one.")
+    assert said.endswith(
+        "ask for the model as llama-3.1-8b, which is --served-model-name: to another name vLLM answers 404"
+    )
+
+
+@pytest.mark.parametrize("name", ["--host=elsewhere", "a b", "$(reboot)", "a\nb", "x" * 300])
+def test_a_name_that_is_none_is_not_written_into_a_command(name: str, tmp_path: Path) -> None:
+    assert _served_as(_of_log(tmp_path / "log.jsonl", name, name)) == ["llama-3.1-8b", "llama-3.1-8b"]

@@ -10,7 +10,7 @@ from prebleexp.errors import InvalidInput
 from prebleexp.experiment import durable
 from prebleexp.experiment.cell import Cell
 from prebleexp.recommending.candidates import Candidate
-from prebleexp.recommending.deployment import kubernetes, routers, serving
+from prebleexp.recommending.deployment import kubernetes, model_names, routers, serving
 from prebleexp.recommending.designs import WHOLE
 from prebleexp.report import stored
 
@@ -53,8 +53,7 @@ def _readme(cell: Cell, about: str, router: routers.Router, notes: Sequence[str]
         "It was written from a simulation and never applied: look at the images, the labels of nodes and the secret "
         "`hf-token` first.",
         "",
-        f"Clients must ask for the model as `{serving.called(cell)}`, which is `--served-model-name`: to another name, "
-        "as the log may have, vLLM answers 404. Change it here or there.",
+        f"{model_names.sentence([cell], '`')}.",
     ]
     if notes:
         lines += ["", *(f"- {one[0].upper() if not one.startswith('--') else one[0]}{one[1:]}." for one in notes)]

@@ -10,6 +10,7 @@ from prebleexp.engines.vllm.engine import VLLM
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment.cell import Cell
 from prebleexp.hardware.composed import Composed
+from prebleexp.recommending.deployment.model_names import FLAG, called
 from prebleexp.report.stored import serves_kv
 
 PORT = 8000
@@ -60,32 +61,19 @@ class Server:
         return shell(self.command)
 
 
-def called(cell: Cell) -> str:
-    """The name by which clients ask for a cell's model. Raises InvalidInput for hardware that is nobody's product."""
-    return _product(cell).model.name
-
-
-def _product(cell: Cell) -> Composed:
-    hardware = cell.hardware
-    if not isinstance(hardware, Composed):
-        raise InvalidInput(
-            f"hardware={cell.called('hardware')} names no GPU and no model to deploy; take hardware=composed"
-        )
-    return hardware
-
-
 def server(cell: Cell, role: str | None = None) -> Server:
     """One of a cell's replicas, or of those that have a role. Raises InvalidInput for engines and hardware that are
     nobody's product."""
-    hardware = _product(cell)
+    name, hardware = called(cell), cell.hardware
+    assert isinstance(hardware, Composed)
     if isinstance(cell.engine, VLLM):
-        return _vllm(cell.engine, hardware, role, cell.called("policy"))
+        return _vllm(cell.engine, hardware, name, role, cell.called("policy"))
     if isinstance(cell.engine, SGLang):
-        return _sglang(cell.engine, hardware, role)
+        return _sglang(cell.engine, hardware, name, role)
     raise InvalidInput(f"engine={cell.called('engine')} is not deployed; take engine=vllm or engine=sglang")
 
 
-def _vllm(engine: VLLM, hardware: Composed, role: str | None, policy: str) -> Server:
+def _vllm(engine: VLLM, hardware: Composed, name: str, role: str | None, policy: str) -> Server:
     model, notes = _model(hardware)
     if hardware.data_parallel_size > 1:
         raise InvalidInput(
@@ -93,7 +81,7 @@ def _vllm(engine: VLLM, hardware: Composed, role: str | None, policy: str) -> Se
             "each rank; take 1"
         )
     flags = [
-        *("--port", str(PORT), "--served-model-name", hardware.model.name),
+        *("--port", str(PORT), FLAG, name),
         *("--tensor-parallel-size", str(hardware.tensor_parallel)),
         *(("--pipeline-parallel-size", str(hardware.stages)) if hardware.stages > 1 else ()),
         *(("--enable-expert-parallel",) if hardware.enable_expert_parallel else ()),
@@ -123,11 +111,11 @@ def _vllm(engine: VLLM, hardware: Composed, role: str | None, policy: str) -> Se
     return Server("vllm/vllm-openai:v0.33.0", ("vllm", "serve", model, *flags), "/health", tuple(notes))
 
 
-def _sglang(engine: SGLang, hardware: Composed, role: str | None) -> Server:
+def _sglang(engine: SGLang, hardware: Composed, name: str, role: str | None) -> Server:
     model, notes = _model(hardware)
     flags = [
         *("--model-path", model, "--host", "0.0.0.0", "--port", str(PORT)),  # noqa: S104 -- within a pod
-        *("--served-model-name", hardware.model.name, "--tp-size", str(hardware.tensor_parallel)),
+        *(FLAG, name, "--tp-size", str(hardware.tensor_parallel)),
         *(("--ep-size", str(hardware.tensor_parallel)) if hardware.enable_expert_parallel else ()),
         *("--context-length", str(hardware.context_length)),
         *("--mem-fraction-static", f"{hardware.utilisation:g}"),

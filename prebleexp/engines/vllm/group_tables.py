@@ -183,6 +183,17 @@ def release(mine: Engines, g: int, request: int) -> None:
 
 
 @compiled
+def release_late(mine: Engines, g: int, request: int) -> None:
+    """The same, but what is cached from the last group to the first."""
+    gpu, groups = mine.gpus[g], mine.groups
+    for number in range(len(groups.all) - 1, -1, -1):
+        free = gpu.free
+        give_back(mine, g, groups.tables[request, number])
+        groups.held[g] -= (gpu.free - free) * int(number == groups.told)
+    release(mine, g, request)
+
+
+@compiled
 def remember(mine: Engines, world: World, g: int, request: int, tokens: int) -> None:
     """Cache of the blocks that a request's first `tokens` tokens fill those that a group keeps."""
     job, size = mine.jobs[request], mine.settings.block_size

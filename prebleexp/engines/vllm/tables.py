@@ -43,6 +43,9 @@ move_on = chosen_by("groups", nothing, group_tables.give_up)
 
 remember = chosen_by("groups", blocks.remember, group_tables.remember)
 release = chosen_by("groups", blocks.release, group_tables.release)
+release_late = chosen_by("groups", blocks.release, group_tables.release_late)
+"""when a step is over that was under way at its end: vLLM has all of it in one list by then, and goes through that from
+the last block to the first"""
 
 
 # ---------------------------------------------------------------- while it decodes steadily

@@ -10,7 +10,7 @@ from prebleexp.engines.vllm.drafts import drawn
 from prebleexp.engines.vllm.phases import nothing
 from prebleexp.engines.vllm.records import Engines
 from prebleexp.engines.vllm.results import serve
-from prebleexp.engines.vllm.tables import release, remember
+from prebleexp.engines.vllm.tables import release_late, remember
 from prebleexp.sim.compiled import chosen_by, compiled
 from prebleexp.sim.gaps import alike
 from prebleexp.sim.pools import prefills
@@ -26,7 +26,7 @@ def _verify(mine: Engines, world: World, g: int, slot: int) -> int:
     spec.ended_s[g] = now
     for row in range(step.chosen if mine.settings.fenced else 0):  # their end came sooner than was known
         if mine.jobs[chosen[row].request].finished != 0:
-            release(mine, g, int(chosen[row].request))
+            release_late(mine, g, int(chosen[row].request))
     for row in range(step.chosen):
         one = chosen[row]
         request = int(one.request)

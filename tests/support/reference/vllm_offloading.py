@@ -252,6 +252,14 @@ class Offloading(Scheduler):
         else:
             self._release(request)
 
+    def _release_late(self, request: Request) -> None:
+        """All of it is in one list by then, and the last block of the last group is the first to be taken again."""
+        held = [block for mine in request.blocks for block in mine if block != NULL]
+        self.pool.release(held)
+        for mine in request.blocks:
+            mine.clear()
+        request.keyed = 0
+
     # ------------------------------------------------------------ stores
     def schedule(self) -> dict[str, Any]:
         self.loads = []
@@ -335,7 +343,7 @@ class Offloading(Scheduler):
     # ------------------------------------------------------------ results
     def take_up(self, step: dict[str, Any], script: Columns | None = None) -> tuple[list[Request], list[Request]]:
         for request in self.late if step["chosen"] else ():
-            self._release(request)
+            self._release_late(request)
         self.late = [] if step["chosen"] else self.late
         served, finished = super().take_up(step, script)
         for request in finished:

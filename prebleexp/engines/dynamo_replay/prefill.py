@@ -3,8 +3,6 @@ fits; what it has computed it holds until the decode worker has read it."""
 
 from __future__ import annotations
 
-import numpy as np
-
 from prebleexp.engines.dynamo_replay.blocks import cached, fits, give_back, hold, remember, take
 from prebleexp.engines.dynamo_replay.events import STEP, TRANSFER, push
 from prebleexp.engines.dynamo_replay.queues import join
@@ -42,18 +40,8 @@ def work(sim: Sim, w: int) -> None:
     if worker.busy:
         return
     _release(sim, w)
-    budget, chosen = sim.rules.prefill_tokens, 0
-    while chosen == 0:
-        begun = worker.running
-        left = _go_on(sim, w, budget)
-        preempted = worker.running < begun
-        chosen = budget - left
-        if not preempted:
-            chosen += _admit(sim, w, left)
-        elif chosen == 0:
-            continue
-        if chosen == 0:
-            break
+    left = _go_on(sim, w, sim.rules.prefill_tokens)
+    chosen = sim.rules.prefill_tokens - left + _admit(sim, w, left)
     show(sim, w)
     if chosen or _is_computed(sim, w):
         sim.totals[w].prefilled_tokens += chosen
@@ -88,39 +76,15 @@ def _release(sim: Sim, w: int) -> None:
 
 @compiled
 def _go_on(sim: Sim, w: int, budget: int) -> int:
-    """Those who have begun get a chunk each; if there is no room, the last of them is preempted. Returns what is left
-    of the budget."""
-    worker, i = sim.workers[w], 0
-    while i < worker.running and budget > 0:
+    """Who has begun gets a chunk; returns what is left of the budget. There is room: a prompt is admitted if all of it
+    fits, and none after it before all of it is computed."""
+    for i in range(sim.workers[w].running):
         request = int(sim.running[w, i])
         one = sim.requests[request]
         target = min(one.prompt, one.p_computed + budget)
-        missing = -(-target // sim.rules.block_size) - one.p_blocks
-        while missing > 0 and i < worker.running and worker.used + missing > worker.blocks:
-            _preempt_last(sim, w)
-        if i == worker.running:
-            break
         budget -= target - one.p_computed
         _compute(sim, w, request, target)
-        i += 1
     return budget
-
-
-@compiled
-def _preempt_last(sim: Sim, w: int) -> None:
-    """It waits in front of all others, to be computed again."""
-    worker = sim.workers[w]
-    worker.running -= 1
-    request = int(sim.running[w, worker.running])
-    one = sim.requests[request]
-    give_back(sim, w, sim.p_blocks, one.p_first, one.p_blocks)
-    one.p_blocks = one.p_cached = one.p_computed = 0
-    one.stage, one.p_next = WAITING, worker.waiting
-    if worker.waiting == NONE:
-        worker.waiting_last = request
-    worker.waiting = request
-    sim.live[w].queued += 1
-    sim.totals[w].retracted += 1
 
 
 @compiled
@@ -138,10 +102,7 @@ def _admit(sim: Sim, w: int, budget: int) -> int:
         hold(sim, w, request, sim.p_blocks, one.p_first, hits)
         one.p_blocks = one.p_cached = hits
         one.p_computed = hits * rules.block_size
-        if np.isnan(one.prefill_admit_ms):
-            one.prefill_admit_ms, one.reused_input_tokens = sim.control.now, one.p_computed
-        else:
-            one.readmission_count += 1
+        one.prefill_admit_ms, one.reused_input_tokens = sim.control.now, one.p_computed
         sim.totals[w].hit_tokens += one.p_computed
         one.stage = PREFILLING
         sim.running[w, worker.running] = request

@@ -58,11 +58,10 @@ class Named:
     def columns(self, item: Item) -> dict[str, Any]:
         """As a row of a table."""
         cell = item.run.content["cell"]
-        return item.columns() | {
-            spec: self._option(spec, cell[spec]) for spec in ("policy", "workload") if spec in cell
-        }
+        return item.columns() | {spec: self.option(spec, cell[spec]) for spec in ("policy", "workload") if spec in cell}
 
-    def _option(self, spec: str, content: Mapping[str, Any]) -> str:
+    def option(self, spec: str, content: Mapping[str, Any]) -> str:
+        """That a spec is of; of a class that has none, its module."""
         at = spec, json.dumps(content, sort_keys=True)
         if at not in self._names:
             self._options = self._options or Options(configs.loader())

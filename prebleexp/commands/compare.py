@@ -101,7 +101,8 @@ def _sides(given: Given) -> tuple[list[str], list[list[sides.Run]]]:
     for name, of_side in zip(names, runs, strict=True):
         if not of_side:
             asked = " ".join([*([f"sweep={sweep}"] if sweep else []), *given.others])
-            raise InvalidInput(f"there is no run of {' with '.join(filter(None, (name, asked)))}: see prebleexp runs")
+            of = " with ".join(filter(None, (name, asked)))
+            raise InvalidInput(f"there is no run of {of}: prebleexp cache ls lists them all")
     return names, runs
 
 

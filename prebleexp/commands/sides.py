@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from prebleexp import records, store
 from prebleexp.commands.arguments import SETTING
+from prebleexp.commands.chosen import Named
 from prebleexp.comparison import Measured, flattened
 from prebleexp.errors import InvalidInput, unknown
 from prebleexp.experiment import archive
@@ -188,16 +189,16 @@ def refuse_unknown(filters: Mapping[str, str], runs: Sequence[Run], known: Seque
 
 
 def chosen(side: Sequence[Run], filters: Mapping[str, str]) -> list[Run]:
-    """Those that have these values, as far as anything on the side has such a column; of a spec the end of its class's
-    name will do: lengths=oracle."""
-    columns = {name for one in side for name in one.asked}
+    """Those that have these values, as far as anything on the side has such a column; of a spec that is the option, as
+    policy=lor, or the end of its class's name."""
+    columns, named = {name for one in side for name in one.asked}, Named()
     wanted = {name: text.split(",") for name, text in filters.items() if name in columns}
 
-    def fits(value: str, text: str) -> bool:
-        return text in (value, value.rpartition(".")[2], value.rpartition(".")[2].lower())
+    def fits(one: Run, name: str, texts: Sequence[str]) -> bool:
+        value, spec = one.asked.get(name, "null"), one.cell.get(name)
+        of_class = value.rpartition(".")[2]
+        if {value, of_class, of_class.lower()} & {*texts}:
+            return True
+        return isinstance(spec, Mapping) and "_target_" in spec and named.option(name, spec) in texts
 
-    return [
-        one
-        for one in side
-        if all(any(fits(one.asked.get(name, "null"), text) for text in texts) for name, texts in wanted.items())
-    ]
+    return [one for one in side if all(fits(one, name, texts) for name, texts in wanted.items())]

@@ -385,6 +385,16 @@ def test_two_values_of_a_setting_are_compared(swept: Path, capsys: pytest.Captur
 
 
 @pytest.mark.slow
+def test_runs_of_an_option_are_chosen_by_its_name(swept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """policy=lor found nothing, as its class is called LeastOutstanding; `compare --help` has it as an example."""
+    assert main(["compare", "rps=8", "rps=16", "sweep=one", "policy=lor", "report=none", "output=json"]) == 0
+    assert json.loads(capsys.readouterr().out)["common"]["policy"].endswith("LeastOutstanding")
+    assert main(["compare", "rps=8", "rps=16", "policy=lor,random", "report=none", "output=json"]) == 0
+    assert main(["compare", "lor", "random", "engine=vllm"]) == 2
+    assert capsys.readouterr().err.endswith("lor with engine=vllm: prebleexp cache ls lists them all\n")
+
+
+@pytest.mark.slow
 def test_sweeps_that_are_pooled_are_named(swept: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`random` is in both sweeps, with another engine in the second; lor in the first alone."""
     said = "runs of 2 sweeps are pooled: one (12) and other (6); sweep=NAME takes one"
@@ -448,7 +458,7 @@ def test_pages_of_other_sweeps_metrics_and_settings_are_other_pages(
         (["lor", "random", "part=x"], "part belong to a sweep of several parts"),
         (["lor", "random", "cache_dir=nowhere"], "no database nowhere/prebleexp.duckdb"),
         (["lor", "random", "fail_if=5%"], "fail_if=5% is not valid"),
-        (["lor", "random", "gpus=64"], "there is no run of lor with gpus=64: see prebleexp runs"),
+        (["lor", "random", "gpus=64"], "there is no run of lor with gpus=64: prebleexp cache ls lists them all"),
         (["lor", "random", "replications=9"], "replications= is for sweeps: compare takes the runs that are there"),
         (["lor", "random", "metric=ttft_p9"], "Did you mean 'ttft_p9"),
         (["README.md", "random"], "is no archive of runs"),

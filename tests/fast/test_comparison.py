@@ -330,6 +330,21 @@ def test_policies_sweeps_and_exports_are_compared_on_the_command_line(
     ]
 
 
+@pytest.mark.slow
+def test_runs_that_the_database_lacks_are_spoken_of_unless_all_sides_are_files(
+    swept: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for policy in ("lor", "random"):
+        assert main(["cache", "export", f"{policy}.tar", f"policy={policy}", "sweep=one"]) == 0
+    keys_of = indexing.keys_of
+    monkeypatch.setattr(indexing, "keys_of", lambda cache: {*keys_of(cache), "another"})
+    for one, other, said in (("lor", "random", True), ("lor.tar", "random", True), ("lor.tar", "random.tar", False)):
+        capsys.readouterr()
+        sweep = ["sweep=one"] if said else []
+        assert main(["compare", one, other, *sweep, "report=none"]) == 0
+        assert ("cached runs are listed" in capsys.readouterr().err) == said
+
+
 @pytest.mark.thorough
 def test_one_is_compared_with_each_of_several(swept: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`compare` took two sides alone, so who tried a rule of his own typed it once for each other router."""

@@ -229,7 +229,11 @@ COMMANDS: Commands = {
             text("sweep", "only runs of this sweep", ""),
             text("part", "of a sweep of parts", ""),
             text("variant", "of a sweep of parts", ""),
-            text("fail_if", "like p99_ttft:+5%: exit code 1 if B is surely higher, by more than that", ""),
+            text(
+                "fail_if",
+                "like p99_ttft:+5% or hit_ratio:-2%: exit code 1 if B is surely higher, or lower, by more than that",
+                "",
+            ),
             choice("output", "what is printed", *OUTPUTS),
             choice("report", "whether a page is written", *REPORTS),
             CACHE_DIR,

@@ -125,11 +125,15 @@ def _calibrate(found: Benchmarked, measured: Measured) -> str:
     if not isinstance(hardware, Composed):
         return "step times of your own: prebleexp calibrate hardware --help"
     if measured.fields.get("max_concurrency") is None:
+        from prebleexp.calibration.ladder import LEAST
+
         folder = shlex.quote(str(Path(measured.path).parent))
         return (
-            "step times of your own, from a folder of such files at several request rates: "
+            f"step times of your own, from a folder of {LEAST} such files or more, each at another request rate: "
             f"prebleexp calibrate hardware data={folder} {_words(found)}"
         )
+    from prebleexp.hardware.own_runs import LEAST
+
     own = {
         "gpu": hardware.gpu_name,
         "model": hardware.model.name,
@@ -139,7 +143,7 @@ def _calibrate(found: Benchmarked, measured: Measured) -> str:
     }
     words = " ".join(f"{name}={value}" for name, value in own.items())
     return (
-        "step times of your own, best from about 8 such files that differ in clients and lengths: "
+        f"step times of your own, from {LEAST} such files or more that differ in clients and lengths, best about 8: "
         f"prebleexp calibrate hardware data={data} {words}"
     )
 

@@ -12,7 +12,7 @@ from prebleexp.metrics import DECLARED, LOWER, NEITHER
 from prebleexp.report import explained
 from prebleexp.report.explained import Level
 from prebleexp.report.measure import of_metric
-from prebleexp.report.wording import NOTHING, listed, percent, percent_difference, short
+from prebleexp.report.wording import NOTHING, decimals, listed, percent, percent_difference, short
 
 ATTAINMENT = "slo_attainment"
 RULE = "the 95 % interval of the paired differences has zero in it"
@@ -195,9 +195,10 @@ def _difference(found: Comparison, a: str, b: str, short: str) -> str:
 
 def _by(found: Comparison, differences: Sequence[tuple[float, float | None]]) -> str:
     """ "3.1 ± 0.5 % faster", or "20.3 to 77.5 % faster" of several, all of one sign."""
-    sizes = [f"{size * 100:.1f}" for size in sorted(abs(one) for one, _ in differences)]
     mean, half = differences[0]
-    around = "" if half is None else f" ± {half * 100:.1f}"
+    digits = decimals(*(differences[0] if len(differences) == 1 else ()))
+    sizes = [f"{size * 100:.{digits}f}" for size in sorted(abs(one) for one, _ in differences)]
+    around = "" if half is None else f" ± {half * 100:.{digits}f}"
     size = f"{sizes[0]}{around}" if len(sizes) == 1 else " to ".join(dict.fromkeys((sizes[0], sizes[-1])))
     return f"{size} % {of_metric(found.metric).words_for(1 if mean > 0 else -1)}"
 

@@ -14,7 +14,18 @@ from prebleexp.report import explained, signed
 from prebleexp.report.differences import Difference, on_average
 from prebleexp.report.explained import LOOKED_AT, Level
 from prebleexp.report.figures import Column, Table
-from prebleexp.report.headline import ONE_SEED, TIMES, Lines, clause, differences, headline, lines_of, ranked, ratio
+from prebleexp.report.headline import (
+    ONE_SEED,
+    TIMES,
+    Lines,
+    clause,
+    differences,
+    headline,
+    lines_of,
+    others_of,
+    ranked,
+    ratio,
+)
 from prebleexp.report.many import is_own
 from prebleexp.report.measure import Measure
 from prebleexp.report.measures import SAID, Drawing, said
@@ -30,6 +41,8 @@ RULE = (
     "A difference is of {} relative to the other, over the request streams that both had{}, with its 95 % interval. It "
     "is undecided where that has zero in it."
 )
+NEXT_TO = 0.0005
+"""a difference of less everywhere is 0.0 %, which says neither that there is one nor that there is none"""
 MEAN = ", the mean of {} loads"
 
 
@@ -133,15 +146,19 @@ def _sign(of: Difference) -> int:
 
 
 def _each(one: str, others: Sequence[str], lines: Lines, where: Layout, measure: Measure) -> str:
-    percents, times = [], []
+    percents, times, next_to = [], [], []
     for other in others:
         found = differences(lines, one, other, where)
+        if found and all(0 < abs(each.relative) + (each.half_width or 0) < NEXT_TO for _, each in found):
+            next_to.append(other)
+            continue
         far = ratio(lines, one, other)
         signs = {_sign(each) for _, each in found if each.sure}
         if measure.is_time and len(signs) == 1 and max(far, 1 / far) >= TIMES:
             times.append(_as_long(one, other, [each for _, each in found]))
         elif found:
             percents.append(clause(found, [other], where, measure))
+    percents += [f"within {NEXT_TO * 100:g} % of {others_of(next_to, measure)}"] if next_to else []
     whose = one if measure.is_time else f"{one}'s {measure.short}"
     said = [f"{whose} is {listed(percents)}"] if percents else []
     return "; ".join([*said, *times]) or f"{one} has nothing in common with the others to be compared by"

@@ -204,12 +204,12 @@ def clause(found: Found, others: Sequence[str], where: Layout, measure: Measure)
     sure = [(x, one) for x, one in found if one.sure]
     told = [name for name in others if any(one.other == name for _, one in sure)]
     if not sure:
-        return f"within the noise of {_than(others, measure)}"
+        return f"within the noise of {others_of(others, measure)}"
     if len(told) < len(others):
         apart = [(x, one) for x, one in found if one.other in told]
-        rest = _than([name for name in others if name not in told], measure)
+        rest = others_of([name for name in others if name not in told], measure)
         return f"{clause(apart, told, where, measure)}, and within the noise of {rest}"
-    than = _than(others, measure)
+    than = others_of(others, measure)
     words = {sign: measure.words_for(sign) for sign in (-1, 1)}
     signs = {_sign(one) for _, one in sure}
     noise = len(found) - len(sure)
@@ -239,7 +239,7 @@ def clause(found: Found, others: Sequence[str], where: Layout, measure: Measure)
     )
 
 
-def _than(names: Sequence[str], measure: Measure) -> str:
+def others_of(names: Sequence[str], measure: Measure) -> str:
     return listed(list(names)) if measure.is_time else listed([f"{name}'s" for name in names])
 
 

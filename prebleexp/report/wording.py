@@ -91,8 +91,14 @@ def percent_difference(difference: float | None, half_width: float | None) -> st
     """A relative difference with its half-width, in per cent: "+12.3 ± 1.2 %"; a dash for none."""
     if difference is None:
         return NOTHING
-    half = "" if half_width is None else f" ± {half_width * 100:.1f}"
-    return _signed(f"{difference * 100:+.1f}{half} %")
+    digits = decimals(difference, half_width)
+    half = "" if half_width is None else f" ± {half_width * 100:.{digits}f}"
+    return _signed(f"{difference * 100:+.{digits}f}{half} %")
+
+
+def decimals(*shares: float | None) -> int:
+    """Of per cent: one, or two where one would say 0.0 of what is something."""
+    return 2 if any(one and round(abs(one) * 100, 1) == 0 for one in shares) else 1
 
 
 def tick(value: float) -> str:

@@ -77,6 +77,7 @@ def test_the_cause_is_what_was_made_another(
         assert "look at the engine's budgets" in err
     else:
         assert f"the likely cause is {causes.CAUSES[cause]}, with" in err
+        assert "from a folder of 3 such files or more, each at another request rate: " in err
         assert "prebleexp calibrate hardware data=. gpus=1 policy=lor engine=vllm hardware/gpu=h100" in err
 
 
@@ -251,6 +252,7 @@ def test_files_of_sglang_are_read_as_the_benchmark_that_they_were(
         assert tokens["measured"] == tokens["simulated"]
     assert found["cause"] is not None
     if fields["max_concurrency"] and found["cause"] in causes.OF_COSTS:
+        assert "from 4 such files or more that differ in clients and lengths, best about 8: " in err
         assert "calibrate hardware data=it.json gpu=h100 model=llama-3.1-8b engine=sglang" in err
 
 

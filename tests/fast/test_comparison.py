@@ -27,6 +27,7 @@ from prebleexp.regression import Limit, limit_of
 from prebleexp.report import compare_page
 from prebleexp.report import explained as why
 from prebleexp.report.compared import pair, sentence
+from prebleexp.report.wording import percent_difference
 from tests.support.pages.hostile import HOSTILE
 from tests.support.pages.parsed import Page
 from tests.support.sides import METRIC, side
@@ -284,6 +285,13 @@ def test_a_hostile_name_is_text_on_the_page(name: str) -> None:
     data = next(text for text in [compare_page.render([found], name)] if "application/json" in text)
     packed = data.partition('id="data">')[2].partition("</script>")[0]
     assert len(json.loads(packed)) == 2
+
+
+def test_a_difference_that_is_some_is_not_written_as_none() -> None:
+    assert percent_difference(-0.0004, 0.0002) == "−0.04 ± 0.02 %"
+    assert percent_difference(-0.0012, 0.0002) == "−0.12 ± 0.02 %"
+    assert percent_difference(-0.0012, 0.002) == "−0.1 ± 0.2 %"
+    assert percent_difference(0.0, 0.0) == "+0.0 ± 0.0 %"
 
 
 @pytest.fixture(scope="module")

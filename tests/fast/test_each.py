@@ -58,6 +58,13 @@ def test_from_twice_as_long_on_it_says_times() -> None:
     assert said(TWICE) == "mine takes 2.4 × as long as lor; random takes 2.5 × as long as mine."
 
 
+def test_a_difference_that_rounds_to_nothing_is_none() -> None:
+    """ "sticky's attainment is 0.0 % lower than lor's, 0.0 % lower than llmd's …": 1 against 0.9996."""
+    text = said({"llmd": 1.0, "marginal_delay": 1.0001, "mine": 1.0004, "random": 1.3}, seeds=1)
+    assert text.startswith("mine is 21 % faster than random and within 0.05 % of llmd and marginal_delay.")
+    assert "within 0.05 %" not in said({"lor": 1.0, "mine": 1.0004}), "chance leaves open more"
+
+
 def test_any_line_may_be_named_and_one_that_is_not_there_is_refused() -> None:
     assert said(FOUR, "round_robin").startswith("round_robin is ")
     with pytest.raises(InvalidInput, match=r"unknown line in report.about: 'lore'; valid: e2, lor"):

@@ -206,6 +206,12 @@ def test_the_loss_of_the_only_replica_names_the_router_of_two() -> None:
     assert words._routed(made) == [], "the answer names it"  # type: ignore[arg-type]
 
 
+def test_a_folder_is_called_by_a_router_only_where_there_is_one() -> None:
+    (first, *_) = _candidates()
+    assert files.slug(first) == "2-h100-tp1-lor"
+    assert files.slug(replace(first, point=replace(first.point, replicas=1))) == "1-h100-tp1"
+
+
 def _of_log(path: Path, *models: str | None) -> Cell:
     rows = [{"timestamp": i, "input_length": 90, "output_length": 4, "model": one} for i, one in enumerate(models)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))

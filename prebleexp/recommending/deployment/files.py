@@ -84,7 +84,7 @@ def write(folder: Path, candidates: Sequence[Candidate]) -> list[Path]:
 
 
 def slug(one: Candidate) -> str:
-    """A folder's name, such as 4-h100-tp2-split-llmd."""
+    """A folder's name, such as 4-h100-tp2-split-llmd; without a router its last part is missing."""
     at = one.design.at
-    roles = "" if at["roles"] == WHOLE else "-split"
-    return f"{one.cell.gpus}-{at['gpu']}-tp{at['tensor_parallel']}{roles}-{at['policy']}".replace("_", "-")
+    roles, router = "" if at["roles"] == WHOLE else "-split", f"-{one.router}" if one.router else ""
+    return f"{one.cell.gpus}-{at['gpu']}-tp{at['tensor_parallel']}{roles}{router}".replace("_", "-")

@@ -30,7 +30,7 @@ def number(value: float | None, digits: int = 3) -> str:
     """`digits` significant digits, never in scientific notation between 0.00001 and 1,000,000."""
     if value is None:
         return NOTHING
-    if value == 0 or not 1e-5 <= abs(value) < 1e6:
+    if not 1e-5 <= abs(value) < 1e6:  # 0 among them
         return _signed(f"{value:.{digits}g}")
     return _fixed(value, digits - 1 - math.floor(math.log10(abs(value))))
 

@@ -289,7 +289,7 @@ def test_an_axis_is_logarithmic_where_the_values_span_more_than_a_decade() -> No
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(None, "–"), (0, "0"), (0.012345, "0.0123"), (1234.5, "1,230"), (-0.5, "−0.500"), (3e-9, "3e-09")],
+    [(None, "–"), (0, "0"), (1, "1.00"), (0.012345, "0.0123"), (1234.5, "1,230"), (-0.5, "−0.500"), (3e-9, "3e-09")],
 )
 def test_numbers_have_three_significant_digits(value: float | None, text: str) -> None:
     assert number(value) == text

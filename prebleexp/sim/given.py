@@ -130,6 +130,7 @@ class Given:
         first = sum(count for count, _ in self.kinds[: kind or 0])
         reads = self.pools is not None and pulls and self.pools.roles[kind or 0] == DECODE
         together: dict[str, Any] = {"ranks": of.ranks, "first": first, "stages": of.stages, "reads": reads}
+        together["decodes"] = reads and self.pools is not None and self.pools.prompts_first
         made = Setup(self.gpus, self.seed, *sizes, rows, *known, *seams, loads, counted, **together)
         return made if kind is not None else replace(made, steps=self._steps())
 

@@ -107,7 +107,9 @@ class Setup:
     stages: int = 1
     """of the pipeline that each GPU, as it is simulated, is"""
     reads: bool = False
-    """whether these GPUs make outputs alone, of KV that they read (pull)"""
+    """whether these GPUs make outputs alone, of KV that they read (pull) …"""
+    decodes: bool = False
+    """… and no prompt is computed there but of a request that lost its blocks"""
     steps: tuple[Steps, ...] = ()
     """for routers: how each GPU's engine makes its steps; empty: not known, as of servers behind a real router"""
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from prebleexp.__main__ import main
+from prebleexp.engines.vllm.engine import VLLM
 from prebleexp.engines.vllm.groups import grouped, grouping, most_held, requests_at_once
 from prebleexp.errors import InvalidInput
 from prebleexp.launch import configure
-from prebleexp.sim.types import CHUNKED, FULL, SLIDING, Layers
+from prebleexp.sim.types import CHUNKED, FULL, SLIDING, Layers, Setup
+from tests.support.by_hand.small_cluster import alike
 
 OSS = (Layers(SLIDING, 128, 18), Layers(FULL, 0, 18))
 GEMMA = (Layers(SLIDING, 1024, 52), Layers(FULL, 0, 10))
@@ -44,6 +47,20 @@ def test_a_window_and_what_is_in_flight_bound_what_a_request_holds() -> None:
     assert most_held(OSS[0], 16, 2 * 8192, 1_000) == 64
     assert most_held(OSS[1], 16, 2 * 8192, 131_072) is None
     assert most_held(Layers(CHUNKED, 512, 1), 16, 64, 131_072) == 36
+
+
+@pytest.mark.parametrize(("decodes", "reserves", "refused"), [(True, True, 0), (False, True, 1), (True, False, 1)])
+def test_whose_output_alone_is_made_needs_no_room_for_steps_of_its_prompt(
+    decodes: bool, reserves: bool, refused: int
+) -> None:
+    """Of 3,010 tokens it holds 189 blocks and 10 of the window (128 tokens and two steps), of 250 in the pool. Steps of
+    1,024 tokens of a prompt need 137 of the window: where admissions leave no room for all of a prompt, whoever is
+    preempted would try that for ever."""
+    engine = VLLM(max_num_batched_tokens=1024, max_num_seqs=8, scheduler_reserve_full_isl=reserves)
+    stream = alike([0.0], 3000, 10)
+    of = Setup(1, 0, 1, 2000, 131_072, stream, layer_kinds=OSS, legs=True, pulls=True, reads=True, decodes=decodes)
+    assert engine.refuses(of).tolist() == [bool(refused)]
+    assert not engine.refuses(replace(of, kv_tokens=2640)).any()  # 330 blocks
 
 
 def hardware(*lines: str) -> Any:

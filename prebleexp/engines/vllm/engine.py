@@ -336,13 +336,14 @@ class VLLM(Engine):
         if drafts.drafts:  # two steps may be under way, and the next drafts need room
             ahead = 2 * (1 + drafts.drafts) + drafts.lookahead
             tokens = np.maximum(tokens, np.minimum(tokens + ahead, setup.context_length))
-        needed = blocks = -(-tokens // self.block_size)
+        needed = -(-tokens // self.block_size)
         if grouping is not None:
-            in_flight = (2 if self.async_scheduling else 1) * self.limits(setup)[0]
-            from prebleexp.engines.vllm.groups import most_held
+            from prebleexp.engines.vllm.groups import most_blocks
 
-            caps = [most_held(one, self.block_size, in_flight, setup.context_length) for one in grouping.groups]
-            needed = sum((blocks if cap is None else np.minimum(blocks, cap) for cap in caps), start=0 * blocks)
+            decodes = setup.decodes and self.scheduler_reserve_full_isl  # else one that lost its blocks tries for ever
+            step = 1 + drafts.drafts if decodes else self.limits(setup)[0]
+            in_flight = (2 if self.async_scheduling else 1) * step + drafts.lookahead * decodes
+            needed = most_blocks(grouping, self.block_size, tokens, in_flight, setup.context_length)
         refused = (setup.workload.prompt_tokens >= setup.context_length) | (needed >= self._pool(setup, grouping))
         if not self.enable_chunked_prefill:
             refused |= tokens > self.limits(setup)[0]

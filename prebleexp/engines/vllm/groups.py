@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from prebleexp.sim.types import FULL, SLIDING, Layers, Tables
+import numpy as np
+
+from prebleexp.sim.types import FULL, SLIDING, Layers, Longs, Tables
 
 ALMOST = 1.5
 """if no kind has so many times the layers of the rarest, a group has as many as the most frequent"""
@@ -66,3 +68,10 @@ def most_held(group: Layers, block_size: int, in_flight: int, context_length: in
         return None
     tokens = group.window + in_flight - (group.kind == SLIDING)
     return -(-min(tokens, context_length) // block_size) + (group.kind == SLIDING)
+
+
+def most_blocks(of: Grouping, block_size: int, tokens: Longs, in_flight: int, context_length: int) -> Longs:
+    """(n,) blocks of all groups that requests of so many tokens hold at most."""
+    blocks = -(-tokens // block_size)
+    caps = [most_held(one, block_size, in_flight, context_length) for one in of.groups]
+    return sum((blocks if cap is None else np.minimum(blocks, cap) for cap in caps), start=0 * blocks)

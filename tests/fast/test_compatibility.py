@@ -13,6 +13,8 @@ import pytest
 
 from prebleexp.__main__ import main
 from prebleexp.errors import InvalidInput
+from prebleexp.experiment.together import features_of
+from prebleexp.launch import configure
 from prebleexp.sim import compatibility
 from prebleexp.sim.compatibility import FEATURES, PROTOCOLS, REFUSED, WORDS
 from prebleexp.sim.given import Given, check_together
@@ -97,3 +99,8 @@ def test_no_row_is_idle_and_all_features_have_words() -> None:
 def test_people_read_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["composes"]) == 0
     assert "of 150 pairs are refused" in capsys.readouterr().out
+
+
+def test_what_becomes_of_requests_is_no_feature_where_no_gpu_is_lost_or_drained() -> None:
+    (cell,) = configure.cells(["gpus=2", "faults.on_loss=resume", "faults.drain=requeue"])
+    assert [*features_of(cell)] == []

@@ -505,6 +505,7 @@ def test_the_command_explains_one(tmp_path: Path, capsys: pytest.CaptureFixture[
         if row["step"] == "decode":
             seconds = composed_step.decode_s(None, cost, n, n * tokens, n * tokens, 1)
         else:
+            assert (row["step"], n) == ("prefill", 1)
             ms = composed_step.request_ms(None, cost, tokens, tokens)
             seconds = composed_step.step_s(None, cost, 1, tokens, tokens, 0, 0, 0, ms)
         assert row["ms"] == pytest.approx(1e3 * seconds)

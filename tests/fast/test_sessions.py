@@ -18,6 +18,7 @@ from prebleexp.engines.base import Engine
 from prebleexp.engines.continuous import Continuous
 from prebleexp.engines.released.engine import Released
 from prebleexp.engines.sglang.engine import SGLang
+from prebleexp.engines.splitwise.engine import Splitwise
 from prebleexp.engines.vllm.engine import VLLM
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment import runs
@@ -398,9 +399,15 @@ def test_an_engine_that_cannot_cancel_says_so() -> None:
     workload = replace(chain(), patience_s=np.ones(3))
     with pytest.raises(InvalidInput, match=r"^engine Stubborn has no cancel, and requests have patience_s$"):
         serve(workload, Stubborn(block_size=1))
-    of_links = r"^engine=released is not valid with requests that come after others, in stages, or that give up;"
-    with pytest.raises(InvalidInput, match=of_links):
-        serve(replace(stream(), patience_s=np.ones(160)), Released())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("engine", "name"), [(Released(), "released"), (Splitwise(), "splitwise")])
+def test_what_was_released_without_sessions_has_none(engine: Engine, name: str) -> None:
+    says = rf"^engine={name} is not valid with requests that come after others, in stages, or that give up;"
+    for workload in (chain(), replace(stream(), patience_s=np.ones(160))):
+        with pytest.raises(InvalidInput, match=says):
+            serve(workload, engine)
 
 
 # ---------------------------------------------------------------- growth

@@ -93,7 +93,7 @@ def beside(
     asked = replace(question, most_seeds=question.seeds)
     off, slower, faster, most, more = _searched(of, asked, answers)
     found = strained(of, asked.seeds, runs)
-    enough = _enough([of, *others], asked, answers)
+    enough = survivors([of, *others], asked, answers)
     return Beside(
         of=of,
         size=size,
@@ -176,15 +176,8 @@ def _searched(
 ) -> tuple[float | None, Answer | None, Answer | None, Answer | None, Answer | None]:
     """How far step times may be off, and the answers with slower and faster ones, the greatest load, and the GPUs for a
     greater one."""
-    one, cell = of.contender, of.contender.cell
-    asked: dict[str, tuple[Contender, Search]] = {}
-    assert of.answer.size is not None
-    guess = of.answer.size / (one.each if one.searched == GPUS else 1)
-    off = None if cell.cluster.groups or "hardware" in cell.engine.brings else cell.hardware.off
-    if off is not None:
-        for name, factor in (("slower", 1 + off), ("faster", 1 / (1 + off))):
-            other = replace(one, cell=replace(cell, hardware=cell.hardware.slowed(factor)))
-            asked[f"steps {off:.0%} {name}".replace("%", " %")] = other, other.search_from(question, guess)
+    one, guess = of.contender, _guess(of)
+    off, asked = _slowed(of, question)
     names = list(asked)
     if one.searched == GPUS and not one.is_recorded and one.load:
         larger = Contender(of.cell, RPS if one.load_key == RPS else USERS)
@@ -195,6 +188,31 @@ def _searched(
     slower, faster = (found.get(f"{of.name}, {name}") for name in names) if names else (None, None)
     most, more = (found.get(f"{of.name}, {name}") for name in ("greatest load", f"{MORE:g} times the load"))
     return off, slower, faster, most, more
+
+
+def slowed(of: Planned, question: Question, answers: Answers) -> tuple[float | None, Answer | None, Answer | None]:
+    """How far step times may be off, and the answers with slower and faster ones."""
+    off, asked = _slowed(of, question)
+    found = answers({f"{of.name}, {name}": search for name, search in asked.items()})
+    slower, faster = (found.get(f"{of.name}, {name}") for name in asked) if asked else (None, None)
+    return off, slower, faster
+
+
+def _slowed(of: Planned, question: Question) -> tuple[float | None, dict[str, tuple[Contender, Search]]]:
+    one, cell = of.contender, of.contender.cell
+    asked: dict[str, tuple[Contender, Search]] = {}
+    off = None if cell.cluster.groups or "hardware" in cell.engine.brings else cell.hardware.off
+    if off is not None:
+        for name, factor in (("slower", 1 + off), ("faster", 1 / (1 + off))):
+            other = replace(one, cell=replace(cell, hardware=cell.hardware.slowed(factor)))
+            asked[f"steps {off:.0%} {name}".replace("%", " %")] = other, other.search_from(question, _guess(of))
+    return off, asked
+
+
+def _guess(of: Planned) -> float:
+    """Where a search like that of the answer begins."""
+    assert of.answer.size is not None
+    return of.answer.size / (of.contender.each if of.contender.searched == GPUS else 1)
 
 
 def _busier(of: Planned) -> Contender | None:
@@ -213,7 +231,7 @@ def _busier(of: Planned) -> Contender | None:
     return replace(one, cell=replace(cell, workload=cell.workload.with_users(int(trial.size))))
 
 
-def _enough(found: Sequence[Planned], question: Question, answers: Answers) -> dict[str, Answer]:
+def survivors(found: Sequence[Planned], question: Question, answers: Answers) -> dict[str, Answer]:
     """Of each, by name, the fewest GPUs of those that keep the promise that keep it in the minute after one is lost,
     too."""
     asked: dict[str, tuple[Contender, Search]] = {}

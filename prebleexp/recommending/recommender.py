@@ -10,7 +10,6 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.experiment.cell import Cell
@@ -39,6 +38,8 @@ LAST = 12
 MORE = (1.25, 1.5)
 """times the replicas of the answer, that are measured too, of so many designs: what more money buys"""
 MORE_OF = 3
+RIVALS = 3
+"""routers beside that of the first, of which it is asked what survives a loss"""
 NEAR = 0.9
 """of a limit of requests at a time: up to there steps are far from it, though requests that are part-way in their
 prompts, or whose end is not heard of yet, hold places beside those of a step"""
@@ -72,7 +73,7 @@ class Recommender(Session):
         self.points: list[Point] = []
         """that the last round measured"""
         self.strain: Beside | None = None
-        """what the first candidate does under a greater load, and without a replica"""
+        """what the first candidate does under a greater load, without a replica, and if step times are off"""
         self.rounds: list[int] = []
         """designs of each"""
         self.in_round: list[int] = []
@@ -122,7 +123,7 @@ class Recommender(Session):
 
     @property
     def asides(self) -> AbstractSet[str]:
-        """Headroom and the loss of a replica."""
+        """Headroom, the loss of a replica, and step times that are off."""
         return self._asides
 
     @property
@@ -208,18 +209,23 @@ class Recommender(Session):
             for (i, size), results in sorted(sized.items())
             if i in answers
         ]
-        self.strain = strain(self.candidates[0], self.asked.prices, self._metrics)
+        first = self.candidates[0]
+        question = question_of(first.design, self.asked, 1.0, self.asked.seeds)
+        question = replace(question, tolerance=self.asked.tolerance)
+        self.strain = strain(first, self._routers(first.design), question, self.asked.prices, self._aside)
 
-    def _metrics(self, cells: Sequence[Cell]) -> list[Mapping[str, Any]]:
-        """Raises PrebleexpError if a run fails."""
+    def _routers(self, of: Design) -> list[Design]:
+        """The same design with other routers that did as well, which the loss of a replica may tell apart."""
+        names = self.equal.get(of.name, set()) - {of.at["policy"]}
+        found = [one for one in self.space.designs if one.at["policy"] in names]
+        return [one for one in found if {**one.at, "policy": of.at["policy"]} == of.at][:RIVALS]
+
+    def _aside(self, cells: Sequence[Cell]) -> list[Result]:
         found = self._results(cells, self.settings.keep_requests)
         self.in_round[-1] += len(cells)
         self._asides |= {one.key for one in found} - self._runs.keys()
         self._runs = distinct([*self._runs.values(), *found])
-        for one in found:
-            if one.error is not None:
-                raise PrebleexpError(f"a run failed: {one.error.type}: {one.error.message}")
-        return [one.metrics or {} for one in found]
+        return found
 
     def _search(self, design: Design, known: Priced) -> Search:
         asked = self.asked

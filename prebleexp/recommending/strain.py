@@ -1,31 +1,61 @@
-"""What the first candidate does under a greater load, and without a replica."""
+"""What the first candidate does under a greater load, without a replica, and if step times are off."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from prebleexp.errors import PrebleexpError
 from prebleexp.experiment.cell import Cell
-from prebleexp.planning.beside import Beside, strained
+from prebleexp.experiment.results import Result
+from prebleexp.planning.answer import Answer
+from prebleexp.planning.beside import Beside, slowed, strained, survivors
+from prebleexp.planning.contender import Contender
+from prebleexp.planning.load import Search
 from prebleexp.planning.planned import Planned
 from prebleexp.planning.prices import Prices
+from prebleexp.planning.together import together
+from prebleexp.planning.trials import Question, Sample, Trial
 from prebleexp.recommending.candidates import Candidate
+from prebleexp.recommending.designs import Design
 
+FIRST = "the first"
 SPLIT = "what the loss of a replica does is not known of a split, where it matters which role it has"
 
 
-def strain(of: Candidate, prices: Prices, runs: Callable[[Sequence[Cell]], Sequence[Mapping[str, Any]]]) -> Beside:
-    """Headroom and loss alone, over the streams of the last round. `runs` has the metrics of cells."""
-    design = of.design
-    answer = of.answer.times(design.each)
-    planned = Planned(str(design.at["policy"]), design.at, design.contender, answer, prices)
+def strain(
+    of: Candidate,
+    others: Sequence[Design],
+    question: Question,
+    prices: Prices,
+    results: Callable[[Sequence[Cell]], Sequence[Result]],
+) -> Beside:
+    """Over the streams of the last round, and of the first `question.seeds` of them where GPUs are searched. `others`
+    have routers that did as well, of which it is asked what survives a loss, too. `results` computes cells."""
+    design, answer = of.design, of.answer.times(of.design.each)
+    planned = Planned(FIRST, design.at, design.contender, answer, prices)
+    alike = [Planned(str(one.at["policy"]), one.at, one.contender, answer, prices) for one in others]
 
-    def parted(_: str, cells: Sequence[Cell]) -> Sequence[Mapping[str, Any]]:
-        return runs([design.parted(cell, cell.gpus // design.each) for cell in cells])
+    def metrics(_: str, cells: Sequence[Cell]) -> Sequence[Mapping[str, Any]]:
+        found = results([design.parted(cell, cell.gpus // design.each) for cell in cells])
+        for one in found:
+            if one.error is not None:
+                raise PrebleexpError(f"a run failed: {one.error.type}: {one.error.message}")
+        return [one.metrics or {} for one in found]
 
-    found = strained(planned, answer.seeds, parted, alike=design.split is None)
-    unknown = found.unknown if design.split is None else (*found.unknown, SPLIT)
-    return Beside(
+    def answers(asked: Mapping[str, tuple[Contender, Search]]) -> Mapping[str, Answer]:
+        def samples(batch: Sequence[tuple[str, Trial]]) -> list[Sample | None]:
+            found = results([asked[name][0].cell_of(trial) for name, trial in batch])
+            return [
+                None if one.metrics is None else asked[name][0].sample(one.metrics)
+                for (name, _), one in zip(batch, found, strict=True)
+            ]
+
+        return together({name: search for name, (_, search) in asked.items()}, samples)
+
+    found = strained(planned, answer.seeds, metrics, alike=design.split is None)
+    one = Beside(
         of=planned,
         size=of.replicas * design.each,
         seen={},
@@ -34,5 +64,18 @@ def strain(of: Candidate, prices: Prices, runs: Callable[[Sequence[Cell]], Seque
         faster=None,
         most=None,
         enough=None,
-        **found._replace(unknown=unknown)._asdict(),
+        **found._asdict(),
+    )
+    if design.split is not None:
+        return replace(one, unknown=(*one.unknown, SPLIT))
+    asked = replace(question, requests=answer.requests, most_seeds=question.seeds)
+    off, slower, faster = slowed(planned, asked, answers)
+    enough = survivors([planned, *alike], asked, answers)
+    return replace(
+        one,
+        off=off,
+        slower=slower,
+        faster=faster,
+        enough=enough.get(planned.name),
+        others=tuple((other, enough[other.name]) for other in alike if other.name in enough),
     )

@@ -20,10 +20,7 @@ from prebleexp.report.beside import EXTRAPOLATED
 from prebleexp.report.wording import as_sentence, condition, number
 
 STAR = "* it may cost no more than the first: what request streams leave open of the two prices overlaps"
-BRACKETS = (
-    "Brackets, (sure) too, are of the request streams alone. Steps of the first may be off{}, and plan says how many "
-    "GPUs it takes then"
-)
+BRACKETS = "Brackets, (sure) too, are of the request streams alone. {}"
 OTHERS = ("gpu", "tensor_parallel", "roles", "policy")
 """of a design, what its name says"""
 
@@ -136,7 +133,12 @@ def left_out(made: Recommender) -> list[str]:
 def marks(made: Recommender) -> list[str]:
     """What stars and brackets of the table mean."""
     off = made.candidates[0].cell.hardware.off
-    known = ", too" if off is None else f" by {off:.0%}".replace("%", " %")
+    moved = "" if made.strain is None else beside.moved(made.strain).rstrip(".")
+    if moved:
+        known = f"The first with other step times: {moved[0].lower()}{moved[1:]}"
+    else:
+        by = ", too" if off is None else f" by {off:.0%}".replace("%", " %")
+        known = f"Steps of the first may be off{by}, and plan says how many GPUs it takes then"
     star = [STAR] if len(alike(made.candidates)) > 1 else []
     return [*star, BRACKETS.format(known)]
 
@@ -153,7 +155,7 @@ def strained(made: Recommender) -> list[tuple[str, list[str]]]:
     of = made.strain
     if of is None:
         return []
-    lost = [*beside.loss(of), *_routed(made), *(as_sentence(one) for one in of.unknown)]
+    lost = [*_routed(made), *beside.loss(of), *(as_sentence(one) for one in of.unknown)]
     found = [("Headroom of the first", beside.headroom(of)), ("The loss of a GPU", lost)]
     return [(title, said) for title, said in found if said]
 
@@ -165,9 +167,9 @@ def _routed(made: Recommender) -> list[str]:
     if first.router is not None or of is None or of.spare is None or of.spare.requests < beside.FEWEST_DUE:
         return []
     name = first.design.at["policy"]
-    others = {one.at["policy"] for one in made.space.designs} - {name}
-    more = ": another may keep more or less, which plan tells of those that policy= names" if others else ""
-    return [f"That loss is with {name} in front of two replicas{more}."]
+    others = {one.at["policy"] for one in made.space.designs} - {name, *(one.name for one, _ in of.others)}
+    more = ", and another may keep more or less, which plan tells of those that policy= names" if others else ""
+    return [f"One replica needs no router, two do: the loss is told with {name}{more}."]
 
 
 def searched(made: Recommender) -> str:

@@ -58,14 +58,24 @@ def believe(of: Beside) -> list[str]:
     said = [EXTRAPOLATED.format(of.beyond)] if of.beyond else []
     said += [f"Step times: {one}." for one in dict.fromkeys(supports) if one]
     said += _took(of)
-    if of.off is None or of.slower is None or of.faster is None:
+    found = moved(of)
+    if not found:
         why = "there is no figure of how far they may be" if of.off is None else "a run failed"
         return [*said, f"How far the answer moves if step times are off is not known: {why}."]
-    off = f"{of.off:.0%}".replace("%", " %")
-    moved = f"{_between(of, of.slower, of.faster, off)}."
     if isinstance(cell.hardware, Composed) and uncertain.is_of_others(cell.hardware.evidence):
-        return [*said, moved, f"These {off} are the known error of step times (p90) {uncertain.OF_OTHERS}."]
-    return [*said, moved]
+        return [*said, found, f"These {_off(of)} are the known error of step times (p90) {uncertain.OF_OTHERS}."]
+    return [*said, found]
+
+
+def moved(of: Beside) -> str:
+    """The answer if step times are as far off as they may be; empty where that is not known."""
+    if of.slower is None or of.faster is None:
+        return ""
+    return f"{_between(of, of.slower, of.faster, _off(of))}."
+
+
+def _off(of: Beside) -> str:
+    return f"{of.off:.0%}".replace("%", " %")
 
 
 def _took(of: Beside) -> list[str]:

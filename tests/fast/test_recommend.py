@@ -4,6 +4,7 @@ the whole search against every deployment there is."""
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import replace
@@ -581,3 +582,28 @@ def test_what_a_log_was_taken_for_stands_at_the_answer(
     assert "prebleexp: log.jsonl: 60 requests in 59 s" in err
     assert "model has 2 models (a 30, b 30), and all requests are taken for those of one" in err
     assert err.count("taken for those of one") == 1, "among the caveats, and not once more"
+
+
+@pytest.mark.slow
+def test_what_survives_a_loss_and_what_other_step_times_take_is_told_as_by_a_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An answer of one GPU had neither N + 1 nor the range, and rested on step times that may be off by 41 %."""
+    monkeypatch.chdir(tmp_path)
+    at = np.sort(np.concatenate([np.arange(0, 600, 2.0), 300 + np.arange(240) / 4]))
+    rows = ({"ts": float(one), "prompt_tokens": 1500, "completion_tokens": 60} for one in at)
+    (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    asked = [
+        *("workload=request_log", "workload.path=log.jsonl", "hardware/gpu=a100", "hardware/model=llama_3_1_8b"),
+        *("slo.ttft_s=1", "slo.tpot_s=40ms", "slo.target=0.9", "policy=lor,random", "hardware.tensor_parallel=1"),
+    ]
+    assert main(["plan", *asked, "price_per_gpu_hour={a100: 1.4}"]) == 0
+    plan = capsys.readouterr().out
+    fewest = ["engine.max_num_seqs=null", "engine.max_num_batched_tokens=null", "most_gpus=8"]
+    assert main(["recommend", *asked, "price_per_gpu_hour={a100: 1.4}", *fewest]) == 0
+    out = capsys.readouterr().out
+    (range_,) = re.findall(r"\S.* A100 if steps are 41 % slower or faster than the model says", plan)
+    assert f"{range_[0].lower()}{range_[1:]}" in out
+    (kept,) = re.findall(r"the promise is kept in that minute, too, with [^.]*\.[^)]*\)", plan)
+    assert kept in out
+    assert re.findall(r"To survive such a loss, [^;]*", plan) == re.findall(r"To survive such a loss, [^;]*", out)

@@ -169,7 +169,7 @@ def test_others_that_are_as_cheap_have_their_numbers() -> None:
 def test_brackets_are_said_to_leave_step_times_out() -> None:
     """Those of an A100 rest on times of kernels, and of an H100 on runs of this model's like."""
     of = _candidates()
-    said = words.marks(SimpleNamespace(candidates=of))  # type: ignore[arg-type]
+    said = words.marks(SimpleNamespace(candidates=of, strain=None))  # type: ignore[arg-type]
     off = f"{of[0].cell.hardware.off:.0%}".replace("%", " %")
     assert said[-1] == (
         f"Brackets, (sure) too, are of the request streams alone. Steps of the first may be off by {off}, and plan "
@@ -193,15 +193,20 @@ def test_the_loss_of_the_only_replica_names_the_router_of_two() -> None:
     of = _candidates()
     design = of[0].design
     one = replace(of[0], point=replace(of[0].point, replicas=1))
-    strain = SimpleNamespace(spare=SimpleNamespace(requests=354))
+    strain = SimpleNamespace(spare=SimpleNamespace(requests=354), others=())
     space_of = SimpleNamespace(designs=[design, of[1].design])
     made = SimpleNamespace(candidates=[one], strain=strain, space=space_of)
     assert words._routed(made) == [  # type: ignore[arg-type]
-        "That loss is with lor in front of two replicas: another may keep more or less, which plan tells of those that "
-        "policy= names."
+        "One replica needs no router, two do: the loss is told with lor, and another may keep more or less, which plan "
+        "tells of those that policy= names."
     ]
     made.space = SimpleNamespace(designs=[design])
-    assert words._routed(made) == ["That loss is with lor in front of two replicas."]  # type: ignore[arg-type]
+    assert words._routed(made) == ["One replica needs no router, two do: the loss is told with lor."]  # type: ignore[arg-type]
+    made.space = space_of
+    strain.others = ((SimpleNamespace(name=of[1].design.at["policy"]), None),)
+    assert words._routed(made) == ["One replica needs no router, two do: the loss is told with lor."], (
+        "what the other takes is said"
+    )  # type: ignore[arg-type]
     made.candidates = of
     assert words._routed(made) == [], "the answer names it"  # type: ignore[arg-type]
 

@@ -153,14 +153,15 @@ def test_a_random_stream_is_decided_as_by_sets_of_chunks(prompts: list[Path_], g
 
 
 def test_a_prompt_that_ends_in_a_short_chunk_matches_only_the_same_end() -> None:
-    """Chunks are of four tokens. With all GPUs known for the beginning of the first prompt, only its repetition goes
+    """Chunks are of four tokens. With three GPUs known for the beginning of the first prompt, only its repetition goes
     where the whole of it went."""
     prompts = [[(0, 4), (1, 2)], [(0, 4), (2, 2)], [(0, 4), (1, 2), (3, 1)], [(0, 4), (1, 2)]]
     driven = Driven(PrefixAware(characters_per_token=CHUNK / 4), workload_of(prompts), 4)
     first = driven.decide(0, 0.0)
-    for row, gpu in product(range(2), range(4)):
+    known = {first, (first + 1) % 4, (first + 2) % 4}
+    for row, gpu in product(range(2), known):
         add(driven.mine.trie, row, gpu)
-    assert set(driven.answers(1, 0.0, 60)) == set(driven.answers(2, 0.0, 60)) == {0, 1, 2, 3}
+    assert set(driven.answers(1, 0.0, 60)) == set(driven.answers(2, 0.0, 60)) == known
     assert set(driven.answers(3, 0.0, 60)) == {first}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 from llvmlite.binding import ffi
@@ -10,11 +11,24 @@ from numba.core import types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import PassManager, register_pass
-from numba.core.typed_passes import InlineOverloads, NativeLowering, NopythonRewrites, NopythonTypeInference
+from numba.core.environment import lookup_environment
+from numba.core.ir_utils import build_definitions
+from numba.core.typed_passes import (
+    InlineOverloads,
+    IRLegalization,
+    NativeLowering,
+    NopythonRewrites,
+    NopythonTypeInference,
+    PreLowerStripPhis,
+)
 from numba.core.untyped_passes import FindLiterallyCalls, InlineClosureLikes, LiteralUnroll, WithLifting
 
-FIND_NOTHING = (WithLifting, InlineClosureLikes, FindLiterallyCalls, LiteralUnroll, InlineOverloads, NopythonRewrites)
-"""with-blocks, functions within functions, what must be known when it is compiled, and expressions of whole arrays"""
+FIND_NOTHING = (
+    *(WithLifting, InlineClosureLikes, FindLiterallyCalls, LiteralUnroll, InlineOverloads, NopythonRewrites),
+    IRLegalization,
+)
+"""with-blocks, functions within functions, what must be known when it is compiled, expressions of whole arrays, and
+where variables end, whose references nobody counts"""
 
 
 def _call_llvm_unheard() -> None:
@@ -64,6 +78,18 @@ def _is_operator(function: Any) -> bool:
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
+class _StripPhis(PreLowerStripPhis):
+    """Without a look at what is alive, which only generators need afterwards."""
+
+    _name = "lean_strip_phis"
+
+    def run_pass(self, state: Any) -> bool:
+        state.func_ir = self._strip_phi_nodes(state.func_ir)
+        state.func_ir._definitions = build_definitions(state.func_ir.blocks)
+        return True
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
 class _Inference(NopythonTypeInference):
     _name = "lean_type_inference"
 
@@ -76,8 +102,42 @@ class _Inference(NopythonTypeInference):
             state.typingctx = context
 
 
+class Part:
+    """One function as it was lowered, to be linked with whoever calls it. `kept`: what is written of it, if it was."""
+
+    def __init__(self, module: Any, kept: tuple[bytes, tuple[Any, ...]] | None = None) -> None:
+        self.module, self._kept = module, kept
+        self.dynamic_globals: list[str] = []
+        self._reload_init = set[Any]()
+
+    def _get_module_for_linking(self) -> Any:
+        return self.module
+
+    def written(self) -> tuple[bytes, tuple[Any, ...]]:
+        """Its IR, and what its errors are made of, which numba finds by name."""
+        if self._kept is None:
+            named = (one.name for one in self.module.global_variables if one.name.startswith("_ZN08NumbaEnv"))
+            found = (lookup_environment(name) for name in named)
+            environments = tuple(one for one in found if one is not None and one.can_cache())
+            self._kept = self.module.as_bitcode(), environments
+        return self._kept
+
+
+def parts_of(libraries: Sequence[Any]) -> dict[Any, None]:
+    """What they are made of, each once, behind all that it calls."""
+    found = dict[Any, None]()
+    for library in libraries:
+        found |= getattr(library, "parts", {library: None})
+    return found
+
+
 class _Library(JITCodeLibrary):
     """numba optimises twice, to prune reference counts in between. Here is none."""
+
+    def finalize(self) -> None:
+        """Callers come first: LLVM links what is asked for by then."""
+        self._linking_libraries = [*reversed(parts_of(self._linking_libraries))]
+        super().finalize()
 
     def _optimize_final_module(self) -> None:
         manager, builder = self._codegen._module_pass_manager()
@@ -98,11 +158,16 @@ class Lean(CompilerBase):
     """Numba's compiler with fewer passes, for `njit(pipeline_class=Lean)`."""
 
     lowering: type[NativeLowering] = _Lowering
+    left_out: tuple[Any, ...] = FIND_NOTHING
 
     def define_pipelines(self) -> list[PassManager]:
         made = _Once("lean")
-        instead = {NativeLowering: self.lowering, NopythonTypeInference: _Inference}
+        instead = {
+            NativeLowering: self.lowering,
+            NopythonTypeInference: _Inference,
+            PreLowerStripPhis: _StripPhis,
+        }
         usual = DefaultPassBuilder.define_nopython_pipeline(self.state).passes
-        made.passes = [(instead.get(one, one), said) for one, said in usual if one not in FIND_NOTHING]
+        made.passes = [(instead.get(one, one), said) for one, said in usual if one not in self.left_out]
         made.finalize()
         return [made]

@@ -10,18 +10,35 @@ from __future__ import annotations
 from typing import Any
 
 import numba._dynfunc
-from llvmlite.binding import parse_bitcode
+from llvmlite.binding import Linkage, parse_bitcode
 from numba.core.caching import CompileResultCacheImpl
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import compile_result
 from numba.core.compiler_machinery import register_pass
 from numba.core.typed_passes import NativeLowering
+from numba.core.untyped_passes import InlineInlinables
 
-from prebleexp.sim.lean import Lean
+from prebleexp.sim.lean import FIND_NOTHING, Lean, Part, parts_of
 
 
 class _Library(JITCodeLibrary):
-    """IR as it was lowered, of which no machine code is made."""
+    """IR as it was lowered, of which no machine code is made. `parts`: all that the function calls, and then itself.
+    Whoever needs several functions links each part once, and each is written to IR once."""
+
+    parts: dict[Any, None]
+
+    def finalize(self) -> None:
+        linked = parts_of(self._linking_libraries)
+        called = [one for one in linked if isinstance(one, Part)]
+        self._linking_libraries = [one for one in linked if not isinstance(one, Part)]  # numba's own, a part of it
+        super().finalize()
+        for function in self._final_module.functions:
+            if not function.is_declaration and function.linkage == Linkage.external:
+                function.linkage = Linkage.linkonce_odr
+        own = Part(self._final_module)
+        own.dynamic_globals, own._reload_init = self._dynamic_globals, self._reload_init
+        self.parts = dict.fromkeys([*called, own])
+        self._dynamic_globals = [name for one in self.parts for name in one.dynamic_globals]
 
     def _optimize_final_module(self) -> None:
         """Whoever it is linked with is optimised."""
@@ -30,8 +47,17 @@ class _Library(JITCodeLibrary):
         self._finalize_dynamic_globals()
         self._finalized = True
 
+    def _get_module_for_linking(self) -> Any:
+        """All of it: for others than this package's functions."""
+        if self._shared_module is None:
+            *called, own = self.parts
+            self._shared_module = own.module.clone()
+            for one in reversed(called):
+                self._shared_module.link_in(one.module, preserve=True)
+        return self._shared_module
+
     def serialize_using_object_code(self) -> Any:
-        return self.name, "linked", self._get_module_for_linking().as_bitcode()
+        return self.name, "linked", [one.written() for one in self.parts]
 
 
 def _entry(library: _Library, function: Any, environment: Any) -> Any:
@@ -57,20 +83,32 @@ class _Lowering(NativeLowering):
 
 
 class Linked(Lean):
-    """A compiler that links what is compiled: `njit(pipeline_class=Linked)`."""
+    """A compiler that links what is compiled: `njit(pipeline_class=Linked)`. LLVM alone puts one into another."""
 
     lowering = _Lowering
+    left_out = (*FIND_NOTHING, InlineInlinables)
+
+
+_READ: dict[bytes, Part] = {}
+"""what was read from disk: several have the same parts"""
+
+
+def _read(kept: tuple[bytes, tuple[Any, ...]]) -> Part:
+    bitcode, _ = kept
+    if bitcode not in _READ:
+        _READ[bitcode] = Part(parse_bitcode(bitcode), kept)
+    return _READ[bitcode]
 
 
 class KeptIR(CompileResultCacheImpl):
     """How a compiled function is kept on disk."""
 
     def rebuild(self, target_context: Any, payload: Any) -> Any:
-        (name, _, bitcode), function, environment, signature, objectmode, lifted, typed, reload_init, others = payload
+        (name, _, parts), function, environment, signature, objectmode, lifted, typed, reload_init, others = payload
         for reload in reload_init:
             reload()
         library = _Library(target_context.codegen(), name)
-        library._final_module = library._shared_module = parse_bitcode(bitcode)
+        library.parts = dict.fromkeys(map(_read, parts))
         library._finalized = True
         return compile_result(
             target_context=target_context,

@@ -181,3 +181,6 @@ class KeptLean(KeptOwn):
 class KeptLinked(Kept):
     _impl_class = _LinkedImpl
     how = ("linked",)
+
+    def _load(self, sig: Any, target_context: Any) -> Any:
+        return self._load_overload(sig, target_context)

@@ -273,7 +273,8 @@ class Changes:
         """One that nobody uses, and no router may send to."""
         self._at_s[LIMIT][g] = np.nan
         self._is_off(world, g, now)
-        world.servers[g].stage, world.servers[g].gone = of.DOWN, 1
+        server = world.servers[g]
+        server.stage, server.gone, server.leaving = of.DOWN, 1, of.NONE
 
     def _repaired(self, world: of.World, g: int, now: float) -> None:
         """It may be started again."""

@@ -13,6 +13,8 @@ from prebleexp.autoscalers.dynamo_load import DynamoLoad
 from prebleexp.autoscalers.hpa import HPA
 from prebleexp.autoscalers.keda import KEDA
 from prebleexp.autoscalers.knative import Knative
+from prebleexp.engines.continuous import Continuous
+from prebleexp.engines.sglang.engine import SGLang
 from prebleexp.engines.vllm.engine import VLLM
 from prebleexp.errors import InvalidInput, NeverEnds
 from prebleexp.experiment.key import content, key
@@ -188,6 +190,17 @@ def test_gpus_that_leave_sooner_than_requests_end_are_not_waited_for() -> None:
         run(alike([0.0], 16, 16), rule, gpus=1, faults=faults)
     made, _ = run(alike([0.0], 16, 16), rule, gpus=1, faults=Faults(drain_s=2.0, on_loss="retry"))
     assert made.finish_s.tolist() == [2.0], "a GPU that is drained ends what it has"
+
+
+@pytest.mark.parametrize("engine", [ONE, SGLang(host_s=0.0), Continuous()], ids=["vllm", "sglang", "continuous"])
+def test_whoever_gave_up_in_a_step_is_forgotten_with_its_gpu(engine: Any) -> None:
+    """The first request gives up at 0.15, in the step from 0.125 to 0.25, and its GPU is drained at 0.1875. At the look
+    of 0.2 it has nobody, is off, and is wanted again; its next step is of the second request alone."""
+    workload = replace(alike([0.125, 0.375], 16, 1), patience_s=np.array([0.025, np.nan]))
+    rule, faults = Flapping(interval_s=0.2, least=0, initial=1), happens((0.1875, 0, "drain"))
+    made, _ = run(workload, rule, gpus=1, faults=faults, engine=engine)
+    assert made.state.tolist() == [State.CANCELLED, State.FINISHED]
+    assert made.finish_s[1] == pytest.approx(0.5, abs=0.001)
 
 
 def looks(workload: Workload, rule: Rule, **given: Any) -> tuple[Outcome, list[float]]:

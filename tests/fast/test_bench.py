@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from prebleexp import sources
 from prebleexp.__main__ import main
-from prebleexp.bench import against, checkouts, gaps, made_up, pages, parts, processes
+from prebleexp.bench import against, checkouts, gaps, made_up, pages, parts, processes, terminal
 from prebleexp.bench.table import LESS, MORE, Row, Table
 from prebleexp.commands import bench
 from prebleexp.errors import InvalidInput, PrebleexpError
@@ -322,6 +322,18 @@ def test_what_a_process_took_and_said(tmp_path: Path) -> None:
         processes.python(["-c", "import sys; print('it is not', file=sys.stderr); sys.exit(2)"], tmp_path, tmp_path)
     with pytest.raises(PrebleexpError, match="nothing"):
         processes.python(["-c", "import os; os._exit(3)"], tmp_path, tmp_path)
+
+
+def test_a_checkout_that_says_nothing_on_a_terminal_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "prebleexp").mkdir()
+    (tmp_path / "prebleexp" / "__init__.py").write_text("")
+    main_of_it = tmp_path / "prebleexp" / "__main__.py"
+    main_of_it.write_text("import sys; print('words', file=sys.stderr)")
+    first, silence = terminal.silences(tmp_path, tmp_path, tmp_path)
+    assert first > 0 <= silence
+    main_of_it.write_text("")
+    with pytest.raises(PrebleexpError, match=r"prebleexp gpus=2 .* failed \(exit code 0\)"):
+        terminal.silences(tmp_path, tmp_path, tmp_path)
 
 
 # ---------------------------------------------------------------- what is measured

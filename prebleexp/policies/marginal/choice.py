@@ -20,7 +20,7 @@ def choose(mine: Book, view: View, request: int, asked: Asked, now: float) -> tu
         mean += had / len(view.candidates)
         if held < asked.most and (heir == NONE or had < as_holder):
             heir, as_holder = g, had
-        if best == NONE or had < least:  # to compute more costs no less
+        if best == NONE or had < least:  # whoever loses with all of it cached is not priced again without
             price = had if held == asked.most else total(price_of(mine, view, asked, g, there, held, now))
             if best == NONE or price < least:
                 best, least = g, price

@@ -15,7 +15,7 @@ from prebleexp.intervals import mean_interval
 from prebleexp.planning.answer import Answer
 from prebleexp.planning.contender import GPUS, RPS, USERS, Contender
 from prebleexp.planning.load import Search
-from prebleexp.planning.loss import Lost, bereft, replicas
+from prebleexp.planning.loss import Bereft, Lost, bereft, replicas
 from prebleexp.planning.planned import Planned
 from prebleexp.planning.trials import Question, Trial
 from prebleexp.workloads.replayed import Replayed
@@ -147,7 +147,24 @@ def strained(of: Planned, seeds: int, runs: Runs, alike: bool = True) -> Straine
 
     def lost(name: str, spare: int) -> Lost | None:
         found = known(name, lambda: bereft(of, spare))
-        return None if found is None else found[0].lost(found[1], found[2])
+        if found is None:
+            return None
+        contender, trials, metrics = found
+        minute = contender.lost(trials, metrics)
+        is_told_first = spare == 0 or of.is_alone
+        return unharmed(contender, trials, minute) if minute is not None and is_told_first else minute
+
+    def unharmed(contender: Bereft, trials: Sequence[Trial], minute: Lost) -> Lost:
+        """With what the busiest minute keeps without the loss, where it misses any, and one share is promised."""
+        if not minute.busiest or minute.kept >= 1 or contender.to_keep.count > 1:
+            return minute
+        name = "the busiest minute without a loss"
+        try:
+            metrics = runs(f"{of.name}, {name}", contender.unharmed(trials))
+        except PrebleexpError as error:
+            unknown.append(f"{name} is not known: {error}")
+            return minute
+        return minute._replace(unharmed=contender.kept_unharmed(metrics))
 
     more = grown()
     alone = lost("the loss of a replica", 0) if alike and not of.is_alone else None

@@ -47,6 +47,9 @@ class Lost(NamedTuple):
     streams: int = 1
     ends: tuple[float, float] | None = None
     """of a single stream those of its interval, by batches of these requests"""
+    unharmed: float | None = None
+    """what of the requests due in that minute is kept where no replica is lost, mean over the streams; None where that
+    is not asked"""
 
 
 class Moment(NamedTuple):
@@ -99,6 +102,32 @@ class Bereft(Contender):
         ]
         ends = self.to_keep.alone_after_loss(metrics[0]) if len(due) == 1 else None
         return Lost(*mean_interval(kept), sum(due), not self._is_steady, len(due), ends)
+
+    def unharmed(self, trials: Sequence[Trial]) -> list[Cell]:
+        """Of each trial two runs in which nothing is lost: one counts the requests due from that minute on, the other
+        those due after it."""
+        found = []
+        for trial in trials:
+            cell = super().cell_of(trial)
+            at_s = self._moment(trial, cell).at_s
+            found += [replace(cell, slo=replace(cell.slo, warmup_s=since_s)) for since_s in (at_s, at_s + MINUTE_S)]
+        return found
+
+    def kept_unharmed(self, metrics: Sequence[Mapping[str, Any]]) -> float | None:
+        """Of the requests that the first of two such runs counts and the second does not the share that is kept, mean
+        over the streams; of a promise of one share. None if a minute of these has no request."""
+        shares = []
+        for since, after in zip(metrics[::2], metrics[1::2], strict=True):
+            due = since["due_requests"] - after["due_requests"]
+            if not due:
+                return None
+            shares.append((self._good(since) - self._good(after)) / due)
+        return math.fsum(shares) / len(shares)
+
+    def _good(self, metrics: Mapping[str, Any]) -> int:
+        """How many of the requests that count keep the promise."""
+        due = metrics["due_requests"]
+        return round(self.to_keep.kept(metrics) * due) if due else 0
 
     @property
     def _is_steady(self) -> bool:

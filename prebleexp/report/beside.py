@@ -174,14 +174,15 @@ def loss(of: Beside) -> list[str]:
     good = f"points is the margin of {requests}" if to_keep.is_margin else f"of {requests} are within {to_keep.within}"
     said = []
     if of.lost is not None:
-        said.append(f"{_surely(of, of.lost)} {good}{_kept(of, of.lost)}")
+        said.append(f"{_surely(of, of.lost)} {good}{_unharmed(of, of.lost)}{_kept(of, of.lost)}")
     enough = of.enough
     one_more = one.cell.gpus + each
     is_enough = enough is not None and enough.verdict is Verdict.FOUND and enough.size == one_more
     if of.spare is not None and not (said and is_enough):
         kept, verdict = _surely(of, of.spare), _kept(of, of.spare)
         more = counting.named(one.at_size(one_more))
-        last = f"with one more, {more}, {kept}" if said else f"{kept} {good} where there were {more}"
+        alike = f"{kept} {good}{_unharmed(of, of.spare)} where there were {more}"
+        last = f"with one more, {more}, {kept}" if said else alike
         said.append(f"{last}{verdict}")
     if enough is not None and enough.size is not None:
         said.append(f"the promise is kept in that minute, too, with {_survivors(one, enough, known)}")
@@ -248,6 +249,11 @@ def _kept(of: Beside, minute: Lost) -> str:
     if of.enough is not None:
         return ""
     return f", which {'keeps' if minute.kept >= of.of.contender.to_keep.target else 'breaks'} the promise"
+
+
+def _unharmed(of: Beside, minute: Lost) -> str:
+    """ " (97.4 % without the loss)", which says how much of a miss is the loss's."""
+    return "" if minute.unharmed is None else f" ({of.of.contender.to_keep.said(minute.unharmed)} without the loss)"
 
 
 def _surely(of: Beside, minute: Lost) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +23,7 @@ from prebleexp.launch import configure, plan_progress
 from prebleexp.launch.narrow import narrowed
 from prebleexp.planning import contender_names
 from prebleexp.planning.answer import Alone, Answer, Spot, Verdict
-from prebleexp.planning.beside import Grown, beyond
+from prebleexp.planning.beside import Grown, beyond, strained
 from prebleexp.planning.contender import Contender
 from prebleexp.planning.loss import Bereft, Lost, bereft
 from prebleexp.planning.planned import Planned
@@ -621,3 +623,54 @@ def test_a_loss_of_a_stream_that_comes_and_goes_is_where_most_come(tmp_path: Pat
     )
     (said,) = beside.loss(replace(of, lost=lost._replace(requests=2)))
     assert said.endswith("is not known: the busiest minute has 2 requests, and 50 is the least that says something.")
+
+
+def test_what_the_busiest_minute_keeps_without_the_loss_stands_beside_what_it_keeps_with_it(tmp_path: Path) -> None:
+    """Of the 60 requests of that minute 6 make 400 tokens, which takes longer than a second with all GPUs, too; so do
+    all 40 outside it."""
+    long, brief = 400, 2
+    rows = [(i, long) for i in range(20)]
+    rows += [(100 + i, long if i % 10 == 0 else brief) for i in range(60)]
+    rows += [(200 + i, long) for i in range(20)]
+    made = [{"timestamp": 1000 * at, "input_length": 100, "output_length": tokens} for at, tokens in rows]
+    whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
+    whole.write_text("".join(json.dumps(row) + "\n" for row in made))
+    cut.write_text("".join(json.dumps(row) + "\n" for row in made[:80]))
+    lines = ["workload=mooncake", "workload.load=recorded", *MADE[:3], "gpus=2", "policy=round_robin"]
+
+    def held(gpus: int, *level: str, path: Path = whole) -> tuple[beside.Beside, list[float]]:
+        cell = configure.cells([*lines, f"workload.path={path}", *level])[0]
+        of = Planned("round_robin", {}, Contender(cell, "gpus"), answer(gpus))
+        counted = []
+
+        def metrics(name: str, cells: Sequence[Cell]) -> list[Mapping[str, Any]]:
+            known = [runs.run(one).metrics for one in cells]
+            if name == "round_robin, the busiest minute without a loss":
+                assert [one.gpus for one in cells] == [max(gpus, 2)] * 2
+                counted.extend(one["due_requests"] for one in known)
+            return known
+
+        found = strained(of, 1, metrics)
+        assert not found.unknown
+        rest = {"off": None, "slower": None, "faster": None, "most": None, "enough": None}
+        return beside.Beside(of=of, size=gpus, seen={}, **rest, **found._asdict()), counted
+
+    for level in (["slo.latency_s=1", "slo.target=0.95"], ["slo.latency_s={p95: 1}"]):
+        of, counted = held(2, *level)
+        assert counted == [80, 20], "of 100 those due from the minute on, and those due after it"
+        assert of.lost is not None
+        assert (of.lost.requests, of.lost.unharmed) == (60, 0.9)
+        assert of.lost.kept <= 0.9
+        (said, *_) = beside.loss(of)
+        assert "of the 60 requests of that minute are within all limits (90.0 % without the loss), which breaks" in said
+        assert said.count("without the loss") == 1, "of the answer, and not of one more"
+    of, counted = held(2, *level, path=cut)
+    assert of.lost is not None
+    assert (of.lost.unharmed, counted) == (0.9, [60, 0]), "nothing comes after it"
+    (alone, said, *_) = beside.loss(held(1, *level)[0])
+    assert alone == "There is one replica: without it the service is down."
+    assert "are within all limits (90.0 % without the loss) where there were 2 H100, which breaks the promise" in said
+    for level in (["slo.latency_s=60", "slo.target=0.5"], ["slo.latency_s={p50: 1, p95: 1}"]):
+        of, counted = held(2, *level)
+        assert of.lost is not None
+        assert (counted, of.lost.unharmed) == ([], None), "none misses, or no share says which promise is nearest"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -108,11 +108,3 @@ def _steps(rows: Sequence[tuple[str, Mapping[str, str]]], sizes: Sizes) -> Steps
     labels = {name: np.array([text[i] for text in texts]) for i, name in enumerate(names)}
     new, sequences, context, pairs, seconds = np.array(numbers, dtype=np.float64).T
     return Steps(labels, stack(made), new, sequences, context, pairs, seconds)
-
-
-def by_kind(steps: Steps) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-    """Each kind that there is, and which rows are of it."""
-    for kind in KINDS:
-        chosen = steps.labels["kind"] == kind
-        if chosen.any():
-            yield kind, chosen

@@ -283,6 +283,7 @@ def test_options_are_served(option: str) -> None:
         (["autoscaler=hpa", "autoscaler.load=cpu"], "must be one of in_flight, queued, kv_use"),
         (["autoscaler=hpa", "autoscaler.load=kv_use"], "autoscaler.target=16.0 is not valid; it must be at most 1"),
         (["autoscaler=hpa", "autoscaler.initial=9"], "autoscaler wants 9 replicas at the beginning"),
+        (["autoscaler=hpa", "autoscaler.initial=65537"], "autoscaler.initial=65537 is not valid"),
         (["autoscaler=hpa", "engine=released", "hardware=a6000_mistral_7b"], "engine=released takes no autoscaler"),
         (["autoscaler=knative", "autoscaler.utilisation=2"], "autoscaler.utilisation=2 is not valid; it must be a sh"),
         (["autoscaler=none", "autoscaler.least=2"], "autoscaler.least"),

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from prebleexp import sources
 from prebleexp.__main__ import main
-from prebleexp.bench import against, checkouts, gaps, made_up, pages, parts, processes, terminal
+from prebleexp.bench import against, checkouts, gaps, made_up, pages, parts, processes, scaling, terminal
 from prebleexp.bench.table import LESS, MORE, Row, Table
 from prebleexp.commands import bench
 from prebleexp.errors import InvalidInput, PrebleexpError
@@ -160,6 +160,16 @@ def test_both_are_measured_by_turns(capsys: pytest.CaptureFixture[str]) -> None:
 def test_nothing_in_common_is_an_error() -> None:
     with pytest.raises(PrebleexpError, match="no row is in both"):
         against.measured(TABLE, lambda: [{"what": "x"}], lambda: [{"what": "y"}], 1)
+
+
+def test_a_decision_takes_what_a_run_takes_more_without_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made up: a run takes 3, one that is told where requests go 1, and the policy's start 0.5. So all decisions take
+    1.5."""
+    (cell,) = configure.cells(["policy=lor", "gpus=2", "rps=4", "duration_s=3"])
+    workload = runs.draw(cell)
+    monkeypatch.setattr(scaling, "run_s", lambda one, _: 1.0 if isinstance(one.policy, scaling.Told) else 3.0)
+    monkeypatch.setattr(scaling, "used_s", lambda _: 0.5)
+    assert scaling.decision_s(cell, workload) == pytest.approx(1.5 / len(workload))
 
 
 # ---------------------------------------------------------------- the command

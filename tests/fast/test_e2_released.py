@@ -20,12 +20,15 @@ from prebleexp.errors import InvalidInput
 from prebleexp.lengths.known import Max, Oracle
 from prebleexp.overhead.model import Overhead
 from prebleexp.policies.e2_released import QUIRKS, ReleasedE2
+from prebleexp.policies.prefix_tree import find_link
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import COLUMNS, Outcome, Workload
 from tests import make_recordings
+from tests.support.by_hand.e2 import stream
 from tests.support.costs.fitted import A6000
 from tests.support.places import ROOT
 from tests.support.recordings.released import assert_equal
+from tests.support.routers import Router, cost_of_a_token, path_of
 from tests.support.sampled import sampled
 
 SPEC = Path(os.environ.get("PREBLEEXP_SPEC", ROOT.parent / "shared" / "spec"))
@@ -91,6 +94,32 @@ def test_it_runs_without_mistakes() -> None:
     for case, scheduler in PAIRS:
         made = serve(case, scheduler, recorded(case)[0], ())
         assert set(made.gpu.tolist()) == set(range(make_recordings.CASES[case]["gpus"]))
+
+
+@pytest.mark.uncompiled
+def test_a_prompt_touches_all_nodes_on_its_way() -> None:
+    """Ties between nodes are broken by their last touch. S was cut for the second prompt; then comes T; then a prompt
+    goes through S."""
+    one = Router(ReleasedE2(), stream("S300 a100", "S300 b100", "T300", "S300 c100"), 2, cost_of_a_token())
+    for now in range(4):
+        one.route(now)
+    tree, routed = one.memory.tree, one.memory.routed
+    s, t = path_of(tree, int(routed[3].leaf))[-1], int(routed[2].leaf)
+    assert s in path_of(tree, int(routed[1].leaf)), "both go through S"
+    assert tree.rows[s].accessed > tree.rows[t].accessed
+
+
+@pytest.mark.uncompiled
+def test_a_node_that_is_cut_leaves_its_delays_to_its_upper_part() -> None:
+    """The first prompt's one delay is S's from the second prompt on, which cuts S off."""
+    one = Router(ReleasedE2(), stream("S300 a100", "S300 b100"), 1, cost_of_a_token())
+    one.route(0)
+    one.finish(0, 1, ttft_s=0.5, tpot_s=0.01)
+    one.route(2)
+    tree = one.memory.tree
+    lower = int(one.memory.routed[0].leaf)
+    links = [find_link(tree, node, 0) for node in (int(tree.rows[lower].parent), lower)]
+    assert [int(tree.delays[tree.rows[link].delays].late) for link in links] == [1, 0]
 
 
 @pytest.mark.parametrize("quirks", [["candidate"], ["candidate_position", "Q2"]])

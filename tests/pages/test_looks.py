@@ -8,12 +8,13 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from matplotlib.figure import Figure as Canvas
 
 from prebleexp.paper.figures import DRAWINGS
 from prebleexp.paper.findings import answer, findings, overview
 from prebleexp.paper.quality import ALL_LOADS
 from prebleexp.predict.scores import PUBLISHED
-from prebleexp.report import dots, draw, predictors_page
+from prebleexp.report import dots, draw, predictors_page, stream
 from prebleexp.report.dots import Dot, DotRow
 from prebleexp.report.draw import Line, Scales, labels_fit
 from prebleexp.report.drawings import Drawings
@@ -93,6 +94,19 @@ def test_a_band_that_reaches_below_zero_is_as_long_downwards_as_upwards_on_a_log
     assert draw.band(10.0, 15.0, log=True) == pytest.approx((4.0, 25.0)), "2.5 times as much, and as little"
     assert draw.band(10.0, 1.0, log=True) == pytest.approx((9.0, 11.0), rel=0.02)
     assert draw.band(10.0, 15.0, log=False) == (-5.0, 25.0)
+
+
+def test_an_axis_that_is_not_logarithmic_has_five_spaces_at_most() -> None:
+    scales = Scales((), False, (0.0, 1.0), False, (0.0, 7.0))
+    axes = Canvas().add_subplot()
+    draw._scale(axes, scales)
+    assert 3 <= sum(0 <= y <= 7 for y in axes.get_yticks()) <= 6
+
+
+def test_the_picture_of_a_stream_has_no_frame() -> None:
+    axes = Canvas().add_subplot()
+    stream._labelled(axes, "GPUs", "requests")
+    assert [name for name, spine in axes.spines.items() if spine.get_visible()] == ["bottom"]
 
 
 def test_every_marker_has_its_outline_in_legends() -> None:

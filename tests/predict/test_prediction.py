@@ -299,6 +299,18 @@ def test_latency_is_against_the_oracle_over_the_same_requests() -> None:
     assert [row["regret"] for row in means] == pytest.approx([50, 100, 0, 100 / 3]), "of one load"
 
 
+def test_only_seeds_of_all_loads_count_over_all_loads() -> None:
+    """Seed 1 was not run at 32 requests/s: with it the mean would be of other loads than the rest."""
+    rows: list[Any] = [
+        {"part": "p", "policy": "e2", "gpus": 8, "rps": rps, "seed": seed, "line": line, "lengths": lengths}
+        | {"norm_latency_mean_s": latency, "told_rank_correlation": 0.9}
+        for rps, seed in ((64, 0), (32, 0), (64, 1))
+        for line, lengths, latency in (("oracle", "oracle", 2.0), ("MiniLM", "predicted", 3.0 if rps == 64 else 2.0))
+    ]
+    means = [row for row in with_regret(rows) if row["load"] == ALL_LOADS]
+    assert [(row["seed"], row["regret"]) for row in means] == [(0, pytest.approx(25))]
+
+
 @pytest.mark.slow
 def test_the_sweep_is_cached_like_every_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = ["+sweeps=prediction", "policy=e2", "gpus=2", "rps=4", "duration_s=3", "replications=2", "workers=1"]

@@ -218,6 +218,14 @@ def test_a_gpu_that_is_lost_mid_prefill() -> None:
     np.testing.assert_array_equal(made.gpu_lost_s, [0.1875, np.nan])
 
 
+def test_whoever_is_on_its_way_anew_is_not_lost_with_its_gpu() -> None:
+    """GPU 0 is lost at 0.375. The frontend takes 0.25, in which GPU 1 goes down and comes back."""
+    faults = happens((0.375, 0, "down"), (0.4375, 1, "down"), (0.5, 1, "up"))
+    made = run(alike([0.0], 32, 4), faults, hardware=replace(STEP, frontend_s=(0.25, 0.0)))
+    assert made.losses.tolist() == [1]
+    assert made.finish_s.tolist() == [0.375 + 0.25 + 5 * 0.125]
+
+
 def test_a_gpu_that_is_lost_mid_decode() -> None:
     """Two tokens were shown; of the first the time stays."""
     made = run(alike([0.0], 32, 4), happens((0.4375, 0, "down"), detect_ms=62.5))

@@ -19,7 +19,7 @@ from prebleexp.live.host import Host
 from prebleexp.live.http.calls import Reply
 from prebleexp.live.http.places import origin
 from prebleexp.live.router import proxy as proxying
-from prebleexp.live.router import recording
+from prebleexp.live.router import recording, served
 from prebleexp.live.router.caches import Assumed
 from prebleexp.live.router.deciding import LONG_NAME, Deciding, Known, Ticket
 from prebleexp.live.router.gate import WORDS
@@ -65,6 +65,23 @@ def test_bodies_and_answers_pass_byte_for_byte(path: str, stream: bool) -> None:
                 assert dict(through.headers)[name] == dict(direct.headers)[name]
 
     run(main())
+
+
+def test_it_says_how_many_servers_are_up(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        one, up = cell("lor"), await Engine(0.002).start()
+        gone = await Engine(0.002).start()
+        await gone.kill()
+        ended = asyncio.Event()
+        ended.set()
+        monkeypatch.setattr(served, "told_to_end", lambda: ended)
+        places = [origin("url", engine.url) for engine in (up, up, gone)]
+        await served.serve(one.policy, [one.hardware] * 5, 0, served.How(places, 5, port=0, rows=64))
+        await up.kill()
+
+    with caplog.at_level(logging.INFO):
+        run(main())
+    assert "before 5 servers, of which 2 are up" in caplog.text
 
 
 def test_requests_go_where_the_policy_says() -> None:

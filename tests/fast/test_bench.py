@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import njit
 
 from prebleexp import sources
 from prebleexp.__main__ import main
@@ -24,6 +25,7 @@ from prebleexp.commands import bench
 from prebleexp.errors import InvalidInput, PrebleexpError
 from prebleexp.experiment import runs
 from prebleexp.launch import configure
+from prebleexp.sim.ticks import ticks
 
 TABLE = Table(lambda: [], {"seconds": LESS, "speed": MORE})
 ABOUT = {"measured", "here", "there", "ratio", "least", "greatest", "better"}
@@ -160,6 +162,14 @@ def test_both_are_measured_by_turns(capsys: pytest.CaptureFixture[str]) -> None:
 def test_nothing_in_common_is_an_error() -> None:
     with pytest.raises(PrebleexpError, match="no row is in both"):
         against.measured(TABLE, lambda: [{"what": "x"}], lambda: [{"what": "y"}], 1)
+
+
+def test_compiled_code_can_ask_the_processors_clock() -> None:
+    @njit
+    def now() -> int:
+        return int(ticks())
+
+    assert now() > 0
 
 
 def test_a_decision_takes_what_a_run_takes_more_without_the_start(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -130,6 +130,21 @@ def test_rows_that_nobody_holds_come_back(counted: bool) -> None:
     assert counted or not (index.value.begins.any() or index.value.nodes.branches[0])
 
 
+def test_a_row_that_came_back_may_be_of_an_upper_part() -> None:
+    """The first row was of a prompt that is forgotten; then it is of what another GPU holds of the second prompt."""
+    workload = workload_of([[0], [1]], [0.0] * 2, [1] * 2, 9)
+    index, view = index_of(workload, 2, counted=False)
+    for request in (0, 1):
+        insert(index, view, request, 0)
+    forget(index, view, 0, 0, 0)
+    whole = int(workload.prompt_tokens[1])
+    store(index, view, 1, 1, whole - 1)
+    assert index.value.nodes[1].tokens == whole - 1
+    into = np.zeros(2, np.int64)
+    matches(index, view, 1, into)
+    assert into.tolist() == [whole, whole - 1]
+
+
 def test_rows_come_back() -> None:
     """A long segment that is dropped token by token, and stored again, takes two rows."""
     workload = workload_of([[0, 1]], [0.0], [1], 500)

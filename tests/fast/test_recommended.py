@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -231,6 +232,21 @@ def _served_as(cell: Cell) -> list[str]:
     command = pod["spec"]["template"]["spec"]["containers"][0]["command"]
     script = written["serve.sh"].replace("\\\n", " ").split()
     return [words[words.index("--served-model-name") + 1] for words in (command, script)]
+
+
+def test_scripts_start_what_the_manifest_does() -> None:
+    """A server of its own is not told that it is one of a pair."""
+    pair = "cluster.groups=[{replicas: 1, role: prefill}, {replicas: 1, role: decode}]"
+    for line, roles in (("gpus=2", [""]), (pair, ["prefill", "decode"])):
+        written = files.of(configure.cells([*LOAD[1:], "hardware/gpu=h100", "policy=lor", line])[0], "about")
+        pods = [one for one in yaml.safe_load_all(written["kubernetes.yaml"]) if one["kind"] == "StatefulSet"]
+        assert len(pods) == len(roles)
+        for role in roles:
+            (pod,) = [one for one in pods if one["metadata"]["name"].endswith(role)]
+            command = pod["spec"]["template"]["spec"]["containers"][0]["command"]
+            script = written[f"serve-{role}.sh" if role else "serve.sh"]
+            assert shlex.split(script.replace("\\\n", " "), comments=True) == ["exec", *command]
+            assert ("--kv-transfer-config" in command) is (role != "")
 
 
 def test_clients_are_told_the_name_of_the_model() -> None:

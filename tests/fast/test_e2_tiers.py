@@ -80,16 +80,18 @@ def test_a_tier_may_drop_it() -> None:
         one.evicted(len(one.routed) - 1, gpu, 0)
 
 
-def test_a_cache_and_another_gpus_host_both_hold_a_prefix() -> None:
-    """GPU 0 has computed S600 a100, L = 0.7, and has it; GPU 1 has it in its host. S600 b100 takes 0.1 on GPU 0, and on
-    GPU 1 0.07 to load S as well: 0.8 to 0.17. S600 c100 takes 0.1 on either: S is in both caches by then."""
+@pytest.mark.parametrize(("place", "load_s"), [(HOST + 1, 0.07), (DISK + 1, 0.14)])
+def test_a_cache_and_another_gpus_host_or_disk_both_hold_a_prefix(place: int, load_s: float) -> None:
+    """GPU 0 has computed S600 a100, L = 0.7, and has it; GPU 1 has it in its host, or on its disk. S600 b100 takes 0.1
+    on GPU 0, and on GPU 1 0.07 to load S as well (0.14 from the disk): 0.8 to 0.17 (0.24). S600 c100 takes 0.1 on
+    either: S is in both caches by then."""
     one = router(E2(tiers=True, **PLAIN), "S600 a100", "S600 b100", "S600 c100", **BELOW)
     assert one.route(0.0) == 0
-    copied(one, HOST + 1, 688)
+    copied(one, place, 688)
     assert one.route(1.0) == 1
-    np.testing.assert_allclose(loads(one), [0.8, 0.17])
+    np.testing.assert_allclose(loads(one), [0.8, load_s + 0.1])
     assert one.route(1.0) == 1
-    np.testing.assert_allclose(loads(one), [0.8, 0.27])
+    np.testing.assert_allclose(loads(one), [0.8, load_s + 0.2])
 
 
 @pytest.mark.parametrize(

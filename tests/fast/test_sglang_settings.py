@@ -9,7 +9,10 @@ import pytest
 
 from prebleexp.engines.sglang.engine import SGLang
 from prebleexp.errors import InvalidInput
+from prebleexp.lengths.known import Max
+from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Setup, State
+from tests.support.by_hand.small_cluster import alike, cluster_of
 from tests.support.recordings.sglang import engine_of, run, stream_of
 from tests.support.strategies.engine_streams import random_setting
 
@@ -77,3 +80,10 @@ def test_who_might_never_fit_is_refused_when_it_arrives() -> None:
         made = run(config | {"max_total_tokens": int(kv), "max_running_requests": 256}, columns, engine_of(config))
         assert ((made.state == State.REFUSED) == (wanted >= kv)).all()
         assert (made.state[wanted < kv] == State.FINISHED).all()
+
+
+@pytest.mark.uncompiled
+def test_what_is_held_at_most_is_told() -> None:
+    """Two prompts of 64 tokens, and of both outputs all but the last token."""
+    made = simulate(alike([0.0, 0.0], 64, 4), **cluster_of(engine=SGLang(), lengths=Max()))
+    assert made.gpu_peak_kv_tokens.tolist() == [2 * (64 + 3)]

@@ -20,6 +20,8 @@ from prebleexp.service.batches import FEWEST, LEAST, fewest_sure
 from prebleexp.workloads.replayed import Replayed
 
 EXTRAPOLATED = "Beyond what was measured, where step times are extrapolated: {}."
+OWN = ("latency", "time to first token")
+UNTOLD = "What it was served with, and how busy that was, the log does not say."
 HEADS = ("", "mean", "p50", "p95", "p99")
 ROWS = {
     "ttft": "time to first token",
@@ -81,15 +83,17 @@ def _off(of: Beside) -> str:
 def _took(of: Beside) -> list[str]:
     """How long requests took by the log itself, beside what they take here."""
     workload = of.of.cell.workload
-    log = workload.whole.reading.took if isinstance(workload, Replayed) else None
-    here = [of.seen.get(f"latency_{at}_s") for at in ("mean", "p95")]
-    if log is None or None in here:
+    if not isinstance(workload, Replayed):
         return []
-    known = [f"{number(log.mean_s)} s (mean) and {number(log.p95_s)} s (p95)", " and ".join(map(seconds, here))]
-    return [
-        f"The log's own latency, {log.field}, is {known[0]}; here it is {known[1]}. What it was served with, and how "
-        "busy that was, the log does not say."
-    ]
+    said = []
+    for what, log, metric in zip(OWN, workload.whole.reading.times, ("latency", "ttft"), strict=False):
+        here = [of.seen.get(f"{metric}_{at}_s") for at in ("mean", "p95")]
+        if log is not None and None not in here:
+            known = f"{seconds((log.mean_s, None))} (mean) and {seconds((log.p95_s, None))} (p95)"
+            said.append(
+                f"The log's own {what}, {log.field}, is {known}; here it is {' and '.join(map(seconds, here))}."
+            )
+    return [" ".join([*said, UNTOLD])] if said else []
 
 
 def _between(of: Beside, slower: Answer, faster: Answer, off: str) -> str:

@@ -35,14 +35,14 @@ def came(rows: Rows, every: Rows, own: Own, columns: Columns, time_unit: str | N
     ends = ended.ended(rows, columns, starts, outputs)
     if ends is not None:
         told = None if plain(ends.name).endswith(SECONDS) else unit_of(plain(ends.name))
-        return ends.came(_read(rows, ends.name, time_unit, told))
+        return ends.came(clock_of(rows, ends.name, time_unit, told))
     name = arrival_of(rows, columns, TIMES)
     first, earlier = own.came, own.came < own.rows
     if earlier.any():
         times = every.optional(name)
         earlier &= np.array([times[row] not in NOTHING for row in first.tolist()], np.bool_)
         rows = every.taken(np.where(earlier, first, own.rows))
-    found_clock = _read(rows, name, time_unit, unit_of(plain(name)))
+    found_clock = clock_of(rows, name, time_unit, unit_of(plain(name)))
     if earlier.any():
         many = f"{int(earlier.sum()):,} of {len(rows):,} requests, of the first row with their id"
         return found_clock._replace(says=f"{found_clock.says}; for {many}")
@@ -50,6 +50,7 @@ def came(rows: Rows, every: Rows, own: Own, columns: Columns, time_unit: str | N
     return found_clock._replace(doubts=(*found_clock.doubts, *more))
 
 
-def _read(rows: Rows, name: str, time_unit: str | None, told: str | None) -> Clock:
+def clock_of(rows: Rows, name: str, time_unit: str | None, told: str | None) -> Clock:
+    """Of a field with times, whose name has told a unit."""
     rows, name = joined(rows, name)
     return moments(rows, name) or clock(rows, name, time_unit, "s", told=told)

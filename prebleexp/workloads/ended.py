@@ -12,7 +12,6 @@ from prebleexp.sim.types import Floats, Longs
 from prebleexp.workloads.clock import CALLED, OF_WRITTEN, UNITS, WRITTEN, Clock, is_of_a_calendar, unit_of
 from prebleexp.workloads.columns import Columns, found, plain, set_column
 from prebleexp.workloads.rows import Rows
-from prebleexp.workloads.trace import Took
 
 ROLES = ("end", "took")
 """of workload.columns"""
@@ -104,13 +103,19 @@ def doubt(rows: Rows, name: str, is_set: bool, when: Clock, outputs: Longs) -> t
     )
 
 
+class Took(NamedTuple):
+    name: str
+    seconds: Floats
+    """(n,) 0 where a row says nothing"""
+
+
 def took(rows: Rows, columns: Columns, outputs: Longs) -> Took | None:
-    """How long requests took, where a field says that."""
+    """How long requests took, where a field says that of any."""
     name = set_column(rows, columns, "took") or found(rows, TOOK)
     durations = None if name is None else _durations(rows, name, outputs)
-    if name is None or durations is None or not (known := durations.seconds[durations.seconds > 0]).size:
+    if name is None or durations is None or not (durations.seconds > 0).any():
         return None
-    return Took(name, float(known.mean()), float(np.quantile(known, 0.95)))
+    return Took(name, durations.seconds)
 
 
 class _Durations(NamedTuple):

@@ -9,7 +9,7 @@ import numpy as np
 
 from prebleexp.errors import significant
 from prebleexp.sim.types import Floats
-from prebleexp.workloads.trace import Took, Trace
+from prebleexp.workloads.trace import Span, Trace
 
 SLOWEST, FASTEST = 0.01, 1000.0
 """requests a second, between which a recording is believed"""
@@ -27,6 +27,8 @@ LEAST_ON_STEPS, STEP_S = 8, 5.0
 """nor so many that come at whole multiples of so many seconds, or more"""
 THOUGHT_S = 3_600.0
 """a typical pause of a tool, or of who thinks, that is believed"""
+TIMES = ("latency", "first token", "think time")
+"""what the times of a trace are called"""
 FAR_BELOW = 0.5
 """of what the recorder's cache found, what prompts share here is doubted below"""
 PAUSE_S = 7 * 86_400.0
@@ -69,7 +71,7 @@ def understood(path: str, trace: Trace) -> Understood:
         "prefix": read.prefix,
         "output": outputs,
         "sessions": read.sessions,
-        **({"latency": _took(read.took)} if read.took else {}),
+        **{name: _span(span) for name, span in zip(TIMES, read.times, strict=True) if span},
         **({"adapters": read.adapters} if read.adapters else {}),
         "left out": left_out,
     }
@@ -90,7 +92,7 @@ def understood(path: str, trace: Trace) -> Understood:
     )
 
 
-def _took(of: Took) -> str:
+def _span(of: Span) -> str:
     """ "request_duration_ms; mean 7.48 s, p95 20.1 s" """
     return f"{of.field}; mean {significant(of.mean_s)} s, p95 {significant(of.p95_s)} s"
 

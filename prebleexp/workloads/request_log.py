@@ -20,9 +20,9 @@ from prebleexp.workloads.clock import Clock, in_order
 from prebleexp.workloads.columns import found, set_column
 from prebleexp.workloads.documents import rows_of, without_headers
 from prebleexp.workloads.elsewhere import models
-from prebleexp.workloads.ended import took
 from prebleexp.workloads.failed import served
 from prebleexp.workloads.growth import NOBODY, headed
+from prebleexp.workloads.lasted import lasted
 from prebleexp.workloads.only import Only, taken
 from prebleexp.workloads.records import flattened
 from prebleexp.workloads.repeated import own_requests
@@ -191,7 +191,7 @@ class RequestLog(Tabular):
             left_out=tuple(left_out),
             doubts=tuple(doubts),
             block_tokens=asked.block_tokens,
-            took=took(rows, self.columns, counts.outputs),
+            times=lasted(rows, self.columns, counts.outputs, times, asked.session, asked.turn),
             cure=asked.cure,
         )
         of = (times, np.maximum(outputs, 1), asked.prompts, asked.session, asked.turn, asked.public)

@@ -24,12 +24,26 @@ class Links(NamedTuple):
     """(n,) from the last end of those that a request comes after"""
 
 
-class Took(NamedTuple):
-    """How long requests of a recording took, by whatever served them."""
+class Span(NamedTuple):
+    """Seconds that each request of a recording took to something."""
 
     field: str
+    """or what is between two of them, in words"""
     mean_s: float
     p95_s: float
+
+
+class Times(NamedTuple):
+    """How fast the requests of a recording were served, by whatever did; None: nobody says."""
+
+    took: Span | None = None
+    first: Span | None = None
+    """until the first token"""
+    thought: Span | None = None
+    """from an answer to the next turn"""
+
+
+UNTIMED = Times()
 
 
 @dataclass(frozen=True)
@@ -54,8 +68,7 @@ class Reading:
     """nothing: none is asked for"""
     block_tokens: int = 1
     """of the blocks of which prompts are made"""
-    took: Took | None = None
-    """None: nobody says"""
+    times: Times = UNTIMED
     cure: str = ""
     """what would let prompts share more, where they share too little; nothing: nobody knows"""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from prebleexp.errors import InvalidInput
@@ -747,5 +748,39 @@ def test_how_long_requests_took_is_read_where_a_log_says_it(tmp_path: Path) -> N
     source = log(tmp_path, *rows)
     assert said(source)["latency"] == "request_duration_ms; mean 2.05 s, p95 2 s"
     silent = log(tmp_path, *({"ts": float(i), **usual} for i in range(4)))
-    assert silent.whole.reading.took is None
+    assert silent.whole.reading.times.took is None
     assert "latency" not in said(silent)
+
+
+def test_how_long_requests_took_is_read_off_their_starts_and_ends(tmp_path: Path) -> None:
+    """As LiteLLM has them: an answer that was not streamed has its first token when it ended."""
+    usual = {"prompt_tokens": 9, "completion_tokens": 100, "session_id": "a"}
+
+    def at(second: float) -> str:
+        return f"2026-11-24 13:{int(second) // 60:02}:{second % 60:06.3f}"
+
+    def row(start: float, **more: object) -> dict[str, object]:
+        return {"startTime": at(start), **usual, **more}
+
+    rows = [row(30 * i, completionStartTime=at(30 * i + 0.25), endTime=at(30 * i + 2)) for i in range(20)]
+    whole = row(600, completionStartTime=at(604), endTime=at(604))
+    found = said(log(tmp_path, *rows, whole, row(630)))
+    assert found["latency"] == "startTime to endTime; mean 2.1 s, p95 2 s"
+    assert found["first token"] == "startTime to completionStartTime; mean 0.25 s, p95 0.25 s"
+    assert found["think time"] == "an answer to the next turn; mean 27.9 s, p95 28 s"
+    took = [one | {"latency_ms": 1000} for one in rows]
+    assert said(log(tmp_path, *took))["latency"] == "latency_ms; mean 1 s, p95 1 s", "a field of its own says it better"
+    odd = [row(30 * i, endTime=f"{30 * i} s later") for i in range(20)]
+    assert "latency" not in said(log(tmp_path, *odd)), "what is no time is none"
+
+
+def test_starts_and_ends_may_be_numbers_or_times_of_a_column(tmp_path: Path) -> None:
+    usual = {"prompt_tokens": 9, "completion_tokens": 100}
+    rows = [{"start_time": 1.8e9 + i, "end_time": 1.8e9 + i + 3, **usual} for i in range(20)]
+    assert said(log(tmp_path, *rows))["latency"] == "start_time to end_time; mean 3 s, p95 3 s"
+    path = tmp_path / "log.parquet"
+    frame = pd.DataFrame(rows)
+    for name in ("start_time", "end_time"):
+        frame[name] = pd.to_datetime(frame[name], unit="s")
+    frame.to_parquet(path)
+    assert said(RequestLog(str(path), load="recorded"))["latency"] == "start_time to end_time; mean 3 s, p95 3 s"

@@ -122,6 +122,17 @@ def test_how_long_a_log_says_that_requests_took_stands_beside_what_they_take_her
         "What it was served with, and how busy that was, the log does not say."
     ) in said
     assert not any("The log's own" in one for one in beside.believe(replace(of, seen={})))
+    times = [f"2026-11-24 13:00:{one}" for one in ("01", "01.250", "03")]
+    litellm = dict(zip(("startTime", "completionStartTime", "endTime"), times, strict=True)) | usual
+    litellm.pop("request_duration_ms")
+    path.write_text("".join(json.dumps(litellm) + "\n" for _ in range(40)))
+    (cell,) = configure.cells(["workload=request_log", f"workload.path={path}", *MADE, *PROMISE, "gpus=2"])
+    seen |= {"ttft_mean_s": (0.1, None), "ttft_p95_s": (0.3, None)}
+    assert (
+        "The log's own latency, startTime to endTime, is 2.00 s (mean) and 2.00 s (p95); here it is 512 ms and 1.50 s. "
+        "The log's own time to first token, startTime to completionStartTime, is 250 ms (mean) and 250 ms (p95); here "
+        "it is 100 ms and 300 ms. What it was served with, and how busy that was, the log does not say."
+    ) in beside.believe(replace(of, of=Planned("lor", {}, Contender(cell, "gpus"), answer(2)), seen=seen))
 
 
 def test_steps_are_slower_by_just_so_much() -> None:

@@ -49,6 +49,18 @@ def test_a_window_and_what_is_in_flight_bound_what_a_request_holds() -> None:
     assert most_held(Layers(CHUNKED, 512, 1), 16, 64, 131_072) == 36
 
 
+@pytest.mark.parametrize(("ahead", "blocks", "phase"), [(False, 71 + 1, 3), (True, 135 + 1, 4)])
+def test_a_step_that_is_scheduled_ahead_counts(ahead: bool, blocks: int, phase: int) -> None:
+    """A window of 100 tokens and a step of 1,024 are 1,123 tokens: 71 blocks, and one that is begun; with two steps
+    2,147. The block that a window leaves is given up 99 tokens behind its end, 3 tokens into a block; or 100, 4 into
+    it."""
+    engine = VLLM(max_num_batched_tokens=1024, max_num_seqs=8, async_scheduling=ahead)
+    kinds = (Layers(SLIDING, 100, 18), Layers(FULL, 0, 18))
+    groups = engine.start(Setup(1, 0, 1, 20_000, 131_072, alike([0.0], 3000, 10), layer_kinds=kinds)).groups
+    assert [int(one.cap) for one in groups.all if one.window > 0] == [blocks]
+    assert groups.offsets.tolist() == [0, phase]
+
+
 @pytest.mark.parametrize(("decodes", "reserves", "refused"), [(True, True, 0), (False, True, 1), (True, False, 1)])
 def test_whose_output_alone_is_made_needs_no_room_for_steps_of_its_prompt(
     decodes: bool, reserves: bool, refused: int

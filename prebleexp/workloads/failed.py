@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +39,10 @@ CODE, CODES = "code", (100, 599)
 """a field of that name has statuses if all rows have such numbers"""
 IN_WORDS = re.compile(r"\s*[45](\d\d|xx)\b")
 """how a status begins that has its words behind it, or is one of a class: 429 Too Many Requests, 5xx"""
+FAILED = re.compile(r"\s*([45]\d\d)(?:\.0)?(?![\d.])")
+"""a status of a failure, and what may be behind it"""
+CODES_OF = ("error_code", *(f"{within}.{name}" for within in WITHIN for name in ("code", "status")))
+"""fields of an error that may be such a status"""
 TOLD_APART = ("429", "499")
 """statuses of requests that somebody wanted served: too many at once, and clients that gave up"""
 BAD = ("error", "fail", "cancel", "abort", "timeout", "timed out", "reject", "status_code_error")
@@ -73,8 +77,8 @@ def served(rows: Rows, columns: Columns) -> Kept:
         other, "of other benchmarks of the file; workload.benchmark=1, 2, … takes another than the last"
     )
     gone, kept = failed & ~other, np.flatnonzero(~(failed | warming | other))
-    field = next((name for name, test in tests if test is _bad_status), None)
-    classes = _classes(rows.optional(field), gone) if field else ""
+    with_codes = [name for name, test in tests if test is _bad_status or plain(name).endswith(CODES_OF)]
+    classes = _classes([rows.optional(name) for name in with_codes], gone)
     higher = ""
     if classes and len(kept):
         more = significant(100 * float(gone.sum()) / len(kept))
@@ -83,11 +87,14 @@ def served(rows: Rows, columns: Columns) -> Kept:
     return Kept(kept, said)
 
 
-def _classes(statuses: Iterable[object], of: Mask) -> str:
-    """How many of these rows have which kind of HTTP status; nothing where they have none."""
-    codes = [str(value).strip()[:3] for value, one in zip(statuses, of, strict=True) if one]
-    errors = [code for code in codes if code.isdigit() and 400 <= int(code) < 600]
-    kinds = Counter(code if code in TOLD_APART else f"{code[0]}xx" for code in errors)
+def _classes(columns: Sequence[Sequence[object]], of: Mask) -> str:
+    """How many of these rows have which kind of HTTP status, in the first column with one of a failure; nothing where
+    they have none."""
+    errors = [
+        next((found[1] for column in columns if (found := FAILED.match(str(column[row])))), "")
+        for row in np.flatnonzero(of)
+    ]
+    kinds = Counter(code if code in TOLD_APART else f"{code[0]}xx" for code in errors if code)
     return ": " + ", ".join(f"{count:,} with {kind}" for kind, count in sorted(kinds.items())) if kinds else ""
 
 

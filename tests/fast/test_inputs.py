@@ -420,6 +420,25 @@ def test_failures_are_counted_by_their_kind(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("where", ["http_status", "status_code", "error_code", "code", "error.code", "error.status"])
+def test_a_status_of_http_may_stand_beside_the_word_for_it(where: str, tmp_path: Path) -> None:
+    """It was "which failed", and nothing of 429, where a field said success or failure."""
+    path = tmp_path / "log.jsonl"
+    rows = []
+    for i, status in enumerate([200] * 7 + [429, 503, 429]):
+        code = status if "error" not in where or status != 200 else None
+        outer, _, inner = where.partition(".")
+        rows.append(
+            {"timestamp": i, "prompt_tokens": 100, "completion_tokens": 10}
+            | {"status": "success" if status == 200 else "failure", outer: {inner: code} if inner else code}
+        )
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    demand = "the demand is up to 42.9 % higher with them"
+    assert said(RequestLog(str(path), load="recorded"))["left out"] == (
+        f"3 of 10 rows, which failed: 2 with 429, 1 with 5xx; {demand} (the first is row 8)"
+    )
+
+
 @pytest.mark.parametrize("name", ["x-conversation-id", "http_x_session_id", "HTTP_THREAD_ID", "X-Chat-Id"])
 def test_a_session_may_come_as_a_header_of_the_gateway(name: str, tmp_path: Path) -> None:
     """It was "there are no sessions"."""

@@ -271,6 +271,20 @@ def test_servers_have_the_name_that_the_log_asks_for(tmp_path: Path) -> None:
     assert f"The log's requests ask for `{asked}`" in files.of(cell, "about")["README.md"]
 
 
+def test_another_model_under_the_name_of_the_log_is_said(tmp_path: Path) -> None:
+    """70B was served as llama-3.1-8b, and "clients go on asking for it"."""
+    cell = _of_log(tmp_path / "log.jsonl", "llama-3.1-70b")
+    assert _served_as(cell) == ["llama-3.1-70b"] * 2
+    said = "The log's requests ask for {0}llama-3.1-70b{0}, and these servers have llama-3.1-8b: by {0}--served-model"
+    assert model_names.sentence([cell]).startswith(said.format(""))
+    assert said.format("`") in files.of(cell, "about")["README.md"]
+    for name in ("Meta Llama 3.1 8B", "bedrock/us.meta.llama3-1-8b-instruct-v1:0", "llama"):
+        assert model_names.is_called("llama-3.1-8b", name)
+    for name in ("llama-3-8b", "llama-3.1-70b", "chat"):
+        assert not model_names.is_called("llama-3.1-8b", name)
+    assert not model_names.is_called("gpt-oss-20b", "gpt-oss-120b")
+
+
 def test_of_a_log_of_several_models_clients_are_told_what_to_ask_for(tmp_path: Path) -> None:
     cell = _of_log(tmp_path / "log.jsonl", "a", "b", "b", "c", "d")
     assert _served_as(cell) == ["llama-3.1-8b", "llama-3.1-8b"]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from prebleexp.live.http.places import Origin
     from prebleexp.live.measuring.compared import Compared
     from prebleexp.live.measuring.measured import Measured
+    from prebleexp.sim.types import Workload
 
 KEY = "OPENAI_API_KEY"
 LIVE_DIR = path("live_dir", "where measurements are kept, a folder each", "live")
@@ -54,8 +55,9 @@ def _live(given: Given) -> int:
     started, found = now(), list[measured.Measured]()
     lost: PrebleexpError | None = None
     for cell in job.cells:
-        print(f"prebleexp: sending seed {cell.seed} to {given['url']}", file=sys.stderr, flush=True)
-        found.append(measured.measured(cell, how, engines, given["late_limit_s"]))
+        workload = measured.stream(cell)
+        print(_sending(cell, workload, given["url"]), file=sys.stderr, flush=True)
+        found.append(measured.measured(cell, workload, how, engines, given["late_limit_s"]))
         about = {"name": name, "started": started, "settings": list(given.others), "url": given["url"], "model": model}
         about |= {"prompt": how.prompt, "answers": "real" if real else "planned", "vocabulary": how.vocabulary}
         runs = [measured.facts(one) for one in found]
@@ -71,6 +73,17 @@ def _live(given: Given) -> int:
     if lost is not None:
         raise lost
     return 1 if any(one.lateness.is_late or one.stopped for one in found) else 0
+
+
+def _sending(cell: Cell, workload: Workload, url: str) -> str:
+    """What is about to be sent, and how long that takes at least: whoever starts it may have less time."""
+    from prebleexp.launch import tables
+    from prebleexp.live.measuring.measured import least_s
+
+    seconds = least_s(cell, workload)  # 0: requests wait for answers alone
+    least = f" in at least {tables.number(seconds)} s" if seconds > 0 else ""
+    after = f": later turns come after duration_s={cell.duration_s:g}" if seconds > cell.duration_s else ""
+    return f"prebleexp: sending seed {cell.seed} to {url}, {len(workload):,} requests{least}{after}"
 
 
 def _show(given: Given, found: Sequence[Measured], model: str) -> None:

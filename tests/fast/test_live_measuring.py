@@ -21,9 +21,11 @@ from hypothesis import strategies as st
 
 from prebleexp.commands import live as command
 from prebleexp.errors import InvalidInput, PrebleexpError
+from prebleexp.experiment import runs
+from prebleexp.launch.configure import job
 from prebleexp.live.http import loops
 from prebleexp.live.http.places import origin
-from prebleexp.live.measuring import compared, kept, page, sending
+from prebleexp.live.measuring import compared, kept, measured, page, phases, sending
 from prebleexp.live.measuring.lateness import lateness
 from prebleexp.live.measuring.measured import late_mock
 from prebleexp.live.measuring.outcome import outcome, unknown
@@ -392,6 +394,38 @@ def at_a_server(run: Any) -> Any:
             return await asyncio.to_thread(run, f"http://127.0.0.1:{seen.port}")
 
     return asyncio.run(main())
+
+
+def test_how_long_it_takes_at_least_is_said_before_anything_is_sent() -> None:
+    chats = ["workload=chats", "rps=6", "duration_s=40", "workload.turns=3", "workload.think_s=20", "policy=lor"]
+    cell = job(chats).cells[0]
+    stream = measured.stream(cell)
+    said = command._sending(cell, stream, "http://a")
+    seconds = float(re.search(r"requests in at least (\S+) s: later turns come after duration_s=40$", said)[1])  # type: ignore[index]
+    assert 40 < seconds == pytest.approx(float(np.nanmax(runs.run(cell, stream).outcome.due_s)), rel=0.2)
+    assert said.startswith(f"prebleexp: sending seed 0 to http://a, {len(stream):,} requests in at least ")
+    cell = job([*chats, "horizon=stop"]).cells[0]
+    assert command._sending(cell, stream, "http://a").endswith("requests in at least 40 s"), "there it is cut off"
+
+
+def test_an_idle_engines_requests_wait_in_no_queue_and_pass_its_frontend_first() -> None:
+    """Ten requests, a second apart. Behind the frontend nobody is before them: all but the prompt and the answer is
+    the row of network, frontend and router."""
+    words = ["workload=vllm_bench", "workload.num_prompts=10", "workload.request_rate=1", "workload.burstiness=1e6"]
+    words += ["workload.random_input_len=20", "workload.random_output_len=4", "gpus=1", "policy=lor", "engine=vllm"]
+    cell = job([*words, "duration_s=20"]).cells[0]
+    watched = phases.Watched(10)
+    made = runs.run(cell, on_event=watched)
+    fixed, each = cell.hardware.frontend_s
+    means_s = {"queue": 0.5, "prefill": 0.25, "decode": 1.0}
+    kept = {"state": np.full(10, State.FINISHED), "latency_s": np.full(10, 2.0)}
+    rest, queue, prefill, decode = phases.phases(means_s, kept, made, watched)
+    assert (rest.measured_s, queue.measured_s) == (0.25, 0.5), "what is left of a latency of 2 s"
+    assert rest.simulated_s == pytest.approx(fixed + 20 * each)
+    assert rest.simulated_s > 0.005
+    assert queue.simulated_s == 0
+    assert prefill.simulated_s == pytest.approx(made.outcome.ttft_s.mean() - rest.simulated_s)
+    assert decode.simulated_s == pytest.approx((made.outcome.latency_s - made.outcome.ttft_s).mean())
 
 
 @pytest.mark.slow

@@ -14,15 +14,15 @@ from prebleexp.engines.continuous import Continuous
 from prebleexp.experiment.runs import run
 from prebleexp.launch.configure import job
 from prebleexp.lengths.known import Max
-from prebleexp.live.measuring.schedule import Schedule
+from prebleexp.live.measuring.schedule import Schedule, last_due_s
 from prebleexp.overhead.model import Overhead
 from prebleexp.policies.round_robin import RoundRobin
 from prebleexp.sim.simulate import simulate
 from prebleexp.sim.types import Floats, Outcome, State, Workload
 from tests.support.costs.turn_cost import TurnCost
 from tests.support.sampled import examples
-from tests.support.sessions import impatient, linked, staged
-from tests.support.strategies.conversations import workloads
+from tests.support.sessions import after_those, impatient, linked, staged
+from tests.support.strategies.conversations import workload_of, workloads
 
 CELLS = {
     "sessions": ["workload=chats", "rps=6"],
@@ -37,6 +37,20 @@ def test_a_cells_requests_are_due_as_simulated(name: str) -> None:
     made = run(cell)
     last_start_s = cell.duration_s if len(made.workload.after_ids) else math.inf
     _agrees(Schedule(made.workload, last_start_s), made.workload, made.outcome)
+    earliest_s = last_due_s(made.workload, last_start_s)
+    assert (earliest_s > 0) == (name != "so many at a time"), "those wait for answers alone"
+    assert earliest_s <= np.nanmax(made.outcome.due_s)
+
+
+def test_the_last_request_is_due_at_the_earliest_when_answers_take_no_time() -> None:
+    """Two sessions: one at 1 s, whose second turn comes 5 s and whose third 7 s behind; one at 4 s, of one turn."""
+    turns = workload_of([[0, i + 1] for i in range(4)], [16] * 5, [1.0, 1.0, 1.0, 4.0], [1] * 4, [1] * 4, [-1] * 4)
+    sessions, delay_s = np.array([0, 0, 0, 1]), np.array([0.0, 5.0, 7.0, 0.0])
+    after = after_those(turns, [[], [0], [1], []], session=sessions, delay_s=delay_s)
+    assert last_due_s(after) == 13
+    assert last_due_s(after, last_start_s=3) == 13
+    assert last_due_s(after, last_start_s=0.5) == 0
+    assert last_due_s(turns) == 4
 
 
 @pytest.mark.thorough

@@ -18,9 +18,11 @@ from prebleexp.launch import configure
 from prebleexp.live.http.calls import Receiver
 from prebleexp.live.http.client import Client as HttpClient
 from prebleexp.live.http.places import Origin, origin
+from prebleexp.live.measuring.phases import Watched
 from prebleexp.live.mock import tokens
 from prebleexp.live.mock.cluster import Cluster
 from prebleexp.live.mock.late import Late
+from prebleexp.live.mock.metrics import Metrics
 from prebleexp.live.mock.prompts import Known, Prompts
 from prebleexp.live.mock.room import Full
 from prebleexp.live.mock.serving import Mock, Terms
@@ -41,8 +43,10 @@ def test_a_stream_is_served_as_it_is_simulated(engine: str, more: list[str]) -> 
     """Each request at the GPU that a router chose: hits, first and last tokens, to the bit where a cache has blocks."""
     cell = configure.cells(["gpus=2", f"engine={engine}", "policy=lmetric", "duration_s=8", "seed=5", *more])[0]
     stream = runs.draw(cell)
-    true = runs.simulate_cell(cell, stream)
+    watched = Watched(len(stream))
+    true = runs.simulate_cell(cell, stream, on_event=watched)
     cluster, made = Cluster(cell, rows=len(stream)), dict[int, Ints]()
+    cluster.watching = Metrics(cluster, MODEL)
     served, hits = [], []
     for row, at_s in enumerate(stream.arrival_s.tolist()):
         output = int(min(stream.output_tokens[row], stream.max_new_tokens[row]))
@@ -57,6 +61,8 @@ def test_a_stream_is_served_as_it_is_simulated(engine: str, more: list[str]) -> 
     assert [len(client.times) for client, _ in served] == true.output_seen.tolist()
     assert true.hit_tokens.sum() > 0
     if engine == "vllm":
+        for name in ("queued_s", "scheduled_s"):
+            np.testing.assert_array_equal([getattr(ticket, name) for _, ticket in served], getattr(watched, name))
         np.testing.assert_array_equal(hits, true.hit_tokens)
         np.testing.assert_array_equal(ttft_s, true.ttft_s)
         np.testing.assert_array_equal(latency_s, true.latency_s)
@@ -380,12 +386,37 @@ def test_metrics_have_vllms_names_and_edges(site: Site) -> None:
         assert grown(f"{name}_count") == count
         assert f'vllm:{name}_bucket{{engine="0",model_name="{MODEL}",le="+Inf"}}' in after
     assert grown("iteration_tokens_total_sum") == 120 - grown("prefix_cache_hits_total") + 9
+    fixed, each = site.cluster.cell.hardware.frontend_s
     spent = [grown(f"request_{one}_time_seconds_sum") for one in ("queue", "inference")]
-    assert math.isclose(sum(spent), grown("e2e_request_latency_seconds_sum"))
+    assert math.isclose(sum(spent) + 3 * fixed + 120 * each, grown("e2e_request_latency_seconds_sum"))
     edges = re.findall(r'^vllm:time_to_first_token_seconds_bucket{.*le="(.*)"}', after, re.MULTILINE)
     assert edges[:3] + edges[-2:] == ["0.001", "0.005", "0.01", "2560.0", "+Inf"]
     assert 'vllm:cache_config_info{block_size="16",engine="0",num_gpu_blocks="' in after
     assert site.cluster.kv_tokens // 16 == int(re.findall(r'num_gpu_blocks="(\d+)"', after)[0])
+
+
+@pytest.mark.parametrize(("engine", "prefix"), [("vllm", "vllm:request_"), ("sglang", "sglang:")])
+def test_who_comes_to_an_idle_gpu_waits_in_no_queue(engine: str, prefix: str) -> None:
+    """As vLLM and SGLang count: times to first and last tokens begin at the frontend, and the queue behind it."""
+    site = Site(cluster_of(f"engine={engine}"), metrics=engine)
+    for _ in range(3):
+        site.ask("/v1/completions", {"prompt": list(range(40)), "max_tokens": 4, "ignore_eos": True})
+        site.pass_time(10.0)
+    said = site.ask("/metrics")[0].body.decode()
+
+    def total(name: str) -> float:
+        (found,) = re.findall(rf"^{name}_sum{{.*}} (\S+)$", said, re.MULTILINE)
+        return float(found)
+
+    assert f"{prefix}queue_time_seconds_count" in said
+    assert total(f"{prefix}queue_time_seconds") == 0
+    fixed, each = site.cluster.cell.hardware.frontend_s
+    assert fixed > 0
+    if engine == "vllm":
+        first, whole = total("vllm:time_to_first_token_seconds"), total("vllm:e2e_request_latency_seconds")
+        prefill, decode = (total(f"vllm:request_{one}_time_seconds") for one in ("prefill", "decode"))
+        assert math.isclose(first - prefill, 3 * (fixed + 40 * each))
+        assert math.isclose(whole - first, decode)
 
 
 def test_metrics_of_sglang() -> None:

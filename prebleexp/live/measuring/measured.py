@@ -21,12 +21,13 @@ from prebleexp.live.http.client import Client
 from prebleexp.live.http.places import Origin
 from prebleexp.live.measuring.lateness import NO_MEASUREMENT, Lateness, lateness
 from prebleexp.live.measuring.outcome import outcome, unknown
+from prebleexp.live.measuring.schedule import last_due_s
 from prebleexp.live.measuring.sending import Came, How, send
 from prebleexp.live.measuring.sent import Table
 from prebleexp.live.measuring.server_view import View, between, scrape
 from prebleexp.metrics import measure, per_request
 from prebleexp.sim.outcomes import OF_REQUESTS
-from prebleexp.sim.types import State
+from prebleexp.sim.types import State, Workload
 
 MOST_LATE = 0.01
 """of a mock's tokens may be written late"""
@@ -105,14 +106,30 @@ def check(cell: Cell, how: How) -> None:
         )
 
 
-def measured(cell: Cell, how: How, engines: Sequence[Origin], late_limit_s: float) -> Measured:
-    """`engines`: whose metrics are read before and after. Raises InvalidInput where nobody answers
-    at the beginning, and for a load that has adapters."""
+def stream(cell: Cell) -> Workload:
+    """What is sent. Raises InvalidInput for a load that has adapters."""
     workload = draw(cell)
     if workload.adapter.any():
         raise InvalidInput("requests ask for LoRA adapters, and live asks for one model; take a load without them")
+    return workload
+
+
+def least_s(cell: Cell, workload: Workload) -> float:
+    """Seconds that sending takes at least, if no request fails."""
+    last_start_s, stop_s = _limits_s(cell, workload)
+    return min(last_due_s(workload, last_start_s), stop_s)
+
+
+def _limits_s(cell: Cell, workload: Workload) -> tuple[float, float]:
+    """After which no session starts, and at which all is cut off."""
     last_start_s = cell.duration_s if len(workload.after_ids) else math.inf
-    stop_s = cell.duration_s if cell.horizon == "stop" else math.inf
+    return last_start_s, cell.duration_s if cell.horizon == "stop" else math.inf
+
+
+def measured(cell: Cell, workload: Workload, how: How, engines: Sequence[Origin], late_limit_s: float) -> Measured:
+    """`workload`: the cell's `stream`; `engines`: whose metrics are read before and after. Raises InvalidInput where
+    nobody answers at the beginning."""
+    last_start_s, stop_s = _limits_s(cell, workload)
 
     async def main() -> tuple[Came, View]:
         client = Client()

@@ -18,8 +18,8 @@ from prebleexp.sim.types import Floats, State
 
 REST, OF_ENGINES = "network, frontend, router", ("queue", "prefill", "decode")
 NAMES = (REST, *OF_ENGINES)
-"""as vLLM divides a request's time: until it is in an engine's queue, until it is scheduled, until its first token,
-until its last"""
+"""as vLLM divides a request's time: until it is in an engine's queue, which is behind its frontend, until it is first
+scheduled, until its first token, until its last"""
 
 
 class Phase(NamedTuple):
@@ -32,22 +32,23 @@ class Phase(NamedTuple):
 
 
 class Watched:
-    """An observer of `simulate` (its `on_event`): when requests come to a GPU's queue, and when it takes them up."""
+    """An observer of `simulate` (its `on_event`): when requests join a GPU's queue, and when it first schedules them.
+    Their hits are known then; where an engine schedules ahead, their step begins later."""
 
     def __init__(self, requests: int) -> None:
-        self.came_s: Floats = np.full(requests, np.nan)
-        self.began_s: Floats = np.full(requests, np.nan)
+        self.queued_s: Floats = np.full(requests, np.nan)
+        self.scheduled_s: Floats = np.full(requests, np.nan)
         self._left = np.arange(requests)
         """rows that were not taken up so far"""
 
     def __call__(self, world: Any) -> None:
         rows, jobs, now = self._left, world.jobs, float(world.control.now)
-        came = (jobs.state[rows] != State.UNROUTED) & np.isnan(self.came_s[rows])
-        self.came_s[rows[came]] = now
-        began = jobs.hit_tokens[rows] + jobs.prefilled_tokens[rows] > 0
-        if began.any():
-            self.began_s[rows[began]] = now
-            self._left = rows[~began]
+        queued = (jobs.reached[rows] != 0) & np.isnan(self.queued_s[rows])
+        self.queued_s[rows[queued]] = now
+        scheduled = jobs.hit_tokens[rows] + jobs.prefilled_tokens[rows] > 0
+        if scheduled.any():
+            self.scheduled_s[rows[scheduled]] = now
+            self._left = rows[~scheduled]
 
 
 def phases(
@@ -56,13 +57,13 @@ def phases(
     """`means_s`: of engines, by `OF_ENGINES`; `kept`: a measurement's columns, with latencies that count as the
     simulation's do. There are none where engines tell nothing, or nothing has finished."""
     of = made.outcome
-    ok = (of.state == State.FINISHED) & ~np.isnan(watched.began_s)
+    ok = (of.state == State.FINISHED) & ~np.isnan(watched.queued_s) & ~np.isnan(watched.scheduled_s)
     finished = kept["state"] == State.FINISHED
     measured = [means_s.get(name) for name in OF_ENGINES]
     known = [one for one in measured if one is not None]
     if not known or not ok.any() or not finished.any():
         return []
     rest_s = float(kept["latency_s"][finished].mean()) - sum(known) if len(known) == len(measured) else None
-    ends = of.due_s, watched.came_s, watched.began_s, of.due_s + of.ttft_s, of.due_s + of.latency_s
+    ends = of.due_s, watched.queued_s, watched.scheduled_s, of.due_s + of.ttft_s, of.due_s + of.latency_s
     simulated = [float((end - begin)[ok].mean()) for begin, end in pairwise(ends)]
     return [Phase(*one) for one in zip(NAMES, [rest_s, *measured], simulated, strict=True)]

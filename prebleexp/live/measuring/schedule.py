@@ -3,6 +3,7 @@ measured in place of simulated ones."""
 
 from __future__ import annotations
 
+import heapq
 import math
 
 import numpy as np
@@ -78,6 +79,19 @@ class Schedule:
                 self._at += 1
                 due += self._let_follow(self._in_stage.get(self._at, ()), now, delayed=True)
         return due
+
+
+def last_due_s(workload: Workload, last_start_s: float = math.inf) -> float:
+    """When the last request would be due if each answer came at once; 0 where there is none. With answers that take
+    time, and none that fail, it is later."""
+    schedule, last_s = Schedule(workload, last_start_s), 0.0
+    waiting = [*schedule.firsts]
+    heapq.heapify(waiting)
+    while waiting:
+        last_s, request = heapq.heappop(waiting)
+        for one in schedule.ended(request, last_s):
+            heapq.heappush(waiting, one)
+    return last_s
 
 
 def _lists(values: np.ndarray, keys: np.ndarray) -> dict[int, list[int]]:

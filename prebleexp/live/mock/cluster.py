@@ -67,8 +67,11 @@ class Cluster:
         self._shown, self._showing = gaps.shown["request"].view(np.ndarray), gaps.showing
         self._steps_of = totals["decode_steps"].view(np.ndarray)
         self._steps = np.zeros(self.gpus, np.int64)
+        self._scheduled = np.zeros(self.gpus, np.int64)
         self._forwarded = np.zeros(self.gpus, np.int64)
         self._down = np.zeros(self.gpus, np.bool_)
+        self._coming: list[Ticket] = []
+        """those that are in no GPU's queue yet, if somebody watches"""
 
     # ------------------------------------------------------------ time
     @property
@@ -105,6 +108,8 @@ class Cluster:
         )
         self.mine.gpu[row] = gpu
         self.tickets[row] = ticket
+        if self.watching is not None:
+            self._coming.append(ticket)
         ticket.fits = self.run.come(row, row * self._slab, one, at_s)
         self.to(at_s)
         return ticket
@@ -151,7 +156,10 @@ class Cluster:
         if self.on_cache is not None and self.mine.rows[0] > 0:
             self._look_at_caches(self.on_cache)
         if self.watching is not None:
-            self._look_at_steps(state, now)
+            if self._coming:
+                self._look_for_queued(state, now)
+            self._look_for_scheduled(self.watching, now)
+            self._look_at_steps(self.watching, state)
         if state.control.present != len(self.tickets):
             self._look_for_ends(state, now)
 
@@ -164,27 +172,36 @@ class Cluster:
         ticket.last_s = now
         ticket.heard.token(ticket, now)
 
-    def _look_at_steps(self, state: Any, now: float) -> None:
-        steps, watching = self._steps_of, self.watching
+    def _look_for_queued(self, state: Any, now: float) -> None:
+        """Who has passed the frontend, and is in its GPU's queue."""
+        reached = state.jobs.reached
+        for ticket in self._coming:
+            if reached[ticket.row]:
+                ticket.queued_s = now
+        self._coming = [one for one in self._coming if math.isnan(one.queued_s) and self.tickets.get(one.row) is one]
+
+    def _look_for_scheduled(self, watching: Watching, now: float) -> None:
+        """Whose prompt is in a step that was scheduled. It begins later where an engine schedules ahead."""
+        mine = self.engine.mine
+        scheduled = mine.gpus["scheduled"]
+        for g in np.flatnonzero(scheduled != self._scheduled).tolist():
+            for step in range(int(self._scheduled[g]), int(scheduled[g])):
+                slot = step % mine.steps.shape[1]
+                count = int(mine.steps["chosen"][g, slot])
+                for row in mine.chosen["request"][g, slot, :count].tolist():
+                    ticket = self.tickets.get(row)
+                    if ticket is not None and math.isnan(ticket.scheduled_s):
+                        ticket.scheduled_s = now
+                        watching.scheduled(ticket)
+            self._scheduled[g] = scheduled[g]
+
+    def _look_at_steps(self, watching: Watching, state: Any) -> None:
+        steps = self._steps_of
         for g in np.flatnonzero(steps != self._steps).tolist():
             self._steps[g] = steps[g]
             forwarded = int(state.totals.forwarded_tokens[g])
-            assert watching is not None
             watching.stepped(g, forwarded - int(self._forwarded[g]))
             self._forwarded[g] = forwarded
-            for row in self._computed(g):
-                ticket = self.tickets.get(row)
-                if ticket is not None and math.isnan(ticket.begun_s):
-                    ticket.begun_s = now
-                    watching.begun(ticket)
-
-    def _computed(self, gpu: int) -> list[int]:
-        """Requests of the step that has begun, but those that only go on decoding."""
-        mine = self.engine.mine
-        slot = (int(mine.gpus["begun"][gpu]) - 1) % mine.steps.shape[1]
-        count = int(mine.steps["chosen"][gpu, slot])
-        rows: list[int] = mine.chosen["request"][gpu, slot, :count].tolist()
-        return rows
 
     def _look_at_caches(self, told: Caching) -> None:
         mine = self.mine

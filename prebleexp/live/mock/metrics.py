@@ -72,7 +72,7 @@ class Counts:
         self.reasons = dict.fromkeys(REASONS, 0)
         self.generated = self.asked_tokens = 0
 
-    def begun(self, ticket: Ticket) -> None:
+    def scheduled(self, ticket: Ticket) -> None:
         self.asked_tokens += len(ticket.prompt)
 
     def token(self, ticket: Ticket, at_s: float) -> None:
@@ -83,16 +83,18 @@ class Counts:
             self.between.add(at_s - ticket.last_s)
 
     def ended(self, ticket: Ticket, state: State, at_s: float) -> None:
+        """As vLLM counts (v1/metrics/stats.py): the whole from when the frontend had it, as to the first token; its
+        time in the queue from when the engine itself had it until it was first scheduled."""
         if state != State.FINISHED:
             if state == State.CANCELLED:
                 self.reasons["abort"] += 1
             return
         self.reasons[ticket.reason] += 1
         self.whole.add(at_s - ticket.at_s)
-        self.queue.add(ticket.begun_s - ticket.at_s)
-        self.prefill.add(ticket.first_s - ticket.begun_s)
+        self.queue.add(ticket.scheduled_s - ticket.queued_s)
+        self.prefill.add(ticket.first_s - ticket.scheduled_s)
         self.decode.add(at_s - ticket.first_s)
-        self.inference.add(at_s - ticket.begun_s)
+        self.inference.add(at_s - ticket.scheduled_s)
         if ticket.made > 1:
             self.per_token.add((at_s - ticket.first_s) / (ticket.made - 1))
         self.prompt.add(len(ticket.prompt))
@@ -123,8 +125,8 @@ class Metrics:
         self._cluster, self._model = cluster, _escaped(model)
         self.of = [Counts(cluster.context_length) for _ in range(cluster.gpus)]
 
-    def begun(self, ticket: Ticket) -> None:
-        self.of[ticket.gpu].begun(ticket)
+    def scheduled(self, ticket: Ticket) -> None:
+        self.of[ticket.gpu].scheduled(ticket)
 
     def stepped(self, gpu: int, tokens: int) -> None:
         self.of[gpu].step.add(tokens)

@@ -23,8 +23,8 @@ class Ticket:
     """A request that is under way on the simulated GPUs."""
 
     __slots__ = (
-        *("answer", "at_s", "begun_s", "first_s", "fits", "gpu", "heard", "last_s", "made", "prompt", "reason", "row"),
-        *("segments", "stored", "target"),
+        *("answer", "at_s", "first_s", "fits", "gpu", "heard", "last_s", "made", "prompt", "queued_s", "reason", "row"),
+        *("scheduled_s", "segments", "stored", "target"),
     )
 
     def __init__(self, row: int, gpu: int, prompt: Ints, answer: Ints, at_s: float, heard: Heard) -> None:
@@ -37,14 +37,15 @@ class Ticket:
         """why it ends"""
         self.fits = True
         """a GPU could serve it"""
-        self.begun_s = self.first_s = self.last_s = math.nan
-        """when its prompt began to be computed, and when its first and its last token came"""
+        self.queued_s = self.scheduled_s = self.first_s = self.last_s = math.nan
+        """when it joined its GPU's queue, behind the frontend, when it was first scheduled, and when its first and its
+        last token came; the first two if somebody watches"""
 
 
 class Watching(Protocol):
     """Who keeps count of what happens on GPUs."""
 
-    def begun(self, ticket: Ticket) -> None: ...
+    def scheduled(self, ticket: Ticket) -> None: ...
     def stepped(self, gpu: int, tokens: int) -> None: ...
     def ended(self, ticket: Ticket, state: State, at_s: float) -> None: ...
     def token(self, ticket: Ticket, at_s: float) -> None: ...

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 OUTPUTS = ("table", "csv", "json", "parquet")
 MOST_SHOWN = 500
 """rows of a table for people"""
+NO_REQUESTS = "Table with name requests does not exist"
+"""what DuckDB says before the first run has kept its own"""
 SCHEMA = """
 SELECT c.table_name AS "table", c.column_name AS "column", c.data_type AS type, t.estimated_size AS rows
 FROM duckdb_columns() AS c LEFT JOIN duckdb_tables() AS t USING (table_oid)
@@ -62,6 +64,13 @@ def answer(database: Path, query: str) -> pa.Table:
             if found is None:
                 raise InvalidInput("sql: that is no question; it has no rows")
             return found.to_arrow_table()
+        except duckdb.CatalogException as error:
+            if NO_REQUESTS not in str(error):
+                raise InvalidInput(f"sql: {' '.join(str(error).split())}") from error
+            raise InvalidInput(
+                "sql: there is no table requests, as no run that is listed kept its requests; keep_requests=all has "
+                "runs keep them, which those of plan and recommend else do not"
+            ) from error
         except duckdb.Error as error:
             raise InvalidInput(f"sql: {' '.join(str(error).split())}") from error
 

@@ -286,6 +286,22 @@ def test_who_asks_is_told_what_is_not_listed(cache: Cache, command: Command) -> 
         assert command(*question)[1].startswith(f"prebleexp: 1 of 6 cached runs are listed; {hint}")
 
 
+def test_who_asks_for_requests_that_no_run_kept_is_told_how_to_keep_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After a plan it was DuckDB's "Did you mean results?"."""
+    monkeypatch.chdir(tmp_path)
+    assert main([*CELLS, "policy=lor", "keep_requests=none"]) == 0
+    capsys.readouterr()
+    assert main(["sql", "select count(*) from requests"]) == 2
+    said = capsys.readouterr().err
+    assert "sql: there is no table requests, as no run that is listed kept its requests; keep_requests=all has" in said
+    assert main(["sql", "select count(*) from request"]) == 2
+    assert "Table with name request does not exist" in capsys.readouterr().err
+    assert main([*CELLS, "policy=lor", "keep_requests=all"]) == 0
+    assert main(["sql", "select count(*) > 0 as any from requests", "output=json"]) == 0
+
+
 def test_thousands_of_runs_are_listed_without_a_look_at_each(tmp_path: Path) -> None:
     cache, runs = Cache(tmp_path), 2_000
     for i in range(runs):

@@ -32,6 +32,11 @@ SHIPPED = re.compile(
 """what Kubernetes and Compose write before a line of JSON"""
 GROUPED = re.compile(rb"(?:^|[;\t])\"?\d{1,3}(?:\.\d{3})+\"?(?=[;\t\r\n]|\Z)", re.MULTILINE)
 """a number in which points may stand between thousands"""
+LINES = re.compile(
+    rb"(?:\([^()\n]*\) *)?(?:INFO|WARNING|ERROR|DEBUG)(?: +\d[\d-]*[ T]\d\d:\d\d:\d\d|: )"
+    rb"|\[\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[^\]\n]*\] \S"
+)
+"""how a log begins that a server writes for people: vLLM's, uvicorn's, SGLang's"""
 NOTE = re.compile(rb"\s*(?:#|sep=.\s*$)")
 NOTES = 100
 """lines, at most, before a header"""
@@ -65,6 +70,11 @@ def rows_of(path: str | None) -> Rows:
     if b"\r" in data[:READ] and b"\n" not in data:  # as Macs once wrote
         data = data.replace(b"\r", b"\n")
     text = data.lstrip()
+    if LINES.match(text):
+        raise InvalidInput(
+            f"{name}: a server's log in lines of text, which do not say in fields how long prompts and answers were; "
+            "give a row a request, of JSON lines, CSV or Parquet, as the gateway or a tracer exports them"
+        )
     if (shipped := SHIPPED.match(text)) and shipped.end():
         text = data = SHIPPED.sub(b"", data)
     if not text or text[:1] in b"{[" or not _is_text(text):

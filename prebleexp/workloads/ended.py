@@ -98,8 +98,8 @@ def doubt(rows: Rows, name: str, is_set: bool, when: Clock, outputs: Longs) -> t
         return ()
     usual = significant(float(np.median(durations.seconds)))
     return (
-        f"{name} is taken for when requests came; if it is when they were answered, {took} ({usual} s) earlier they "
-        f"came: workload.columns={{end: {name}, took: {took}}}",
+        f"{name} is taken for when requests came; if it is when they were answered, {took} (median {usual} s) earlier "
+        f"they came: workload.columns={{end: {name}, took: {took}}}",
     )
 
 

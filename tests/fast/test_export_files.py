@@ -216,7 +216,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     "points between thousands": (of.grouped(";"), "row 2: prompt_tokens=1.000 is not valid; it must be an integer"),
     "the same by tabs": (of.grouped("\t"), "row 2: prompt_tokens=1.000 is not valid; it must be an integer"),
     "units under heads": ("ts,isl,osl\ns,tokens,tokens\n0.5,10,2\n", "row 2: isl=tokens is not valid"),
-    "a log in words": ("INFO 11-24 16:00:00 Received request: prompt: 'hello, world'\n" * 3, "there is no field"),
+    "a log in words": ("INFO 11-24 16:00:00 Received request: prompt: 'hello, world'\n" * 3, "a server's log in lines"),
 }  # fmt: skip
 
 

@@ -409,6 +409,25 @@ def test_what_was_left_out_is_said_with_its_row(tmp_path: Path) -> None:
     assert said(source)["left out"] == f"1 of 3 rows, which failed: 1 with 429; {demand} (the first is row 2)"
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "INFO 11-24 13:30:01 [logger.py:39] Received request chatcmpl-35: prompt: None, params: SamplingParams(n=1)",
+        "(APIServer pid=7) INFO 11-24 13:30:01 [loggers.py:123] Engine 000: Avg prompt throughput: 0.0 tokens/s",
+        'INFO:     127.0.0.1:4021 - "POST /v1/chat/completions HTTP/1.1" 200 OK',
+        "[2026-11-24 13:30:01 TP0] Prefill batch. #new-seq: 1, #new-token: 7, #cached-token: 0",
+    ],
+)
+def test_what_a_server_writes_for_people_is_called_so(line: str, tmp_path: Path) -> None:
+    """It was read as CSV, with the first request for a header."""
+    path = tmp_path / "server.log"
+    path.write_text(f"{line}\n" * 3)
+    assert refusal(RequestLog(str(path), load="recorded")) == (
+        f"{path}: a server's log in lines of text, which do not say in fields how long prompts and answers were; give "
+        "a row a request, of JSON lines, CSV or Parquet, as the gateway or a tracer exports them"
+    )
+
+
 def test_failures_are_counted_by_their_kind(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     statuses = [200] * 8 + [499, 429, 503, 500, 404, 429]

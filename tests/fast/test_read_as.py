@@ -19,7 +19,7 @@ FILE = ("workload=request_log", "workload.path=log.jsonl")
 LOG = (*FILE, "workload.columns={prefix: app}", "workload.prefix_tokens=200")
 READ = "prebleexp: log.jsonl: 40 requests in 78 s (0.5128 requests/s); time: timestamp, "
 DOUBTS = (
-    "log.jsonl: timestamp is taken for when requests came; if it is when they were answered, latency_ms (2.5 s) "
+    "log.jsonl: timestamp is taken for when requests came; if it is when they were answered, latency_ms (median 2.5 s) "
     "earlier they came: workload.columns={end: timestamp, took: latency_ms}",
     "log.jsonl: 10 prompts are no longer than their prefix by app, and are taken for others",
 )

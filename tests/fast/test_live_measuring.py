@@ -428,6 +428,17 @@ def test_an_idle_engines_requests_wait_in_no_queue_and_pass_its_frontend_first()
     assert decode.simulated_s == pytest.approx((made.outcome.latency_s - made.outcome.ttft_s).mean())
 
 
+@pytest.mark.thorough
+def test_a_measurement_beside_an_engine_with_a_loop_of_its_own_has_no_phases() -> None:
+    words = ["workload=instructions", "rps=5", "duration_s=2", "gpus=1", "policy=lor", "engine=released"]
+    cell = job(words).cells[0]
+    n = len(runs.draw(cell))
+    kept = {"state": np.full(n, State.FINISHED), "output_seen": np.full(n, 3), "latency_s": np.full(n, 2.0)}
+    made, watched = compared.simulated(cell, kept, "due")
+    assert (made.outcome.state == State.FINISHED).all()
+    assert phases.phases({"queue": 0.5}, kept, made, watched) == []
+
+
 @pytest.mark.slow
 def test_a_measurement_is_kept_and_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any

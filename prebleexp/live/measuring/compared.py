@@ -79,9 +79,11 @@ class Compared(NamedTuple):
 
 def simulated(cell: Cell, kept: Columns, arrivals: str) -> tuple[Run, Watched]:
     """`arrivals`: requests come when they were "sent", so that what the client was late is no queueing of the simulator
-    alone; or when they were "due". Answers are as long as they were."""
+    alone; or when they were "due". Answers are as long as they were. Engines with a loop of their own have no queue
+    behind a frontend that could be watched."""
     watched = Watched(len(kept["state"]))
-    return run(cell, as_measured(draw(cell), kept, arrivals), on_event=watched), watched
+    on_event = watched if cell.engine.own_loop() is None else None
+    return run(cell, as_measured(draw(cell), kept, arrivals), on_event=on_event), watched
 
 
 def as_measured(workload: Workload, kept: Columns, arrivals: str) -> Workload:

@@ -29,7 +29,12 @@ class Spot:
     kept: float
     """the share, mean over the seeds"""
     half_width: float | None
-    seeds: int
+    shares: tuple[float, ...]
+    """of each seed, from 0 on"""
+
+    @property
+    def seeds(self) -> int:
+        return len(self.shares)
 
 
 class Alone(NamedTuple):
@@ -157,4 +162,4 @@ def _spot(table: Table, size: float) -> Spot:
     """A size that was given up after few of the seeds has no interval."""
     kept = table.kept(size)
     mean, half = mean_interval(kept)
-    return Spot(size, mean, half if 2 * len(kept) >= table.seeds else None, len(kept))
+    return Spot(size, mean, half if 2 * len(kept) >= table.seeds else None, tuple(kept))

@@ -10,8 +10,8 @@ from typing import Any
 from prebleexp.experiment.cell import Cell
 from prebleexp.planning.answer import Answer, Verdict
 from prebleexp.planning.contender import GPUS, RPS, USERS, Contender
+from prebleexp.planning.paired import ratio
 from prebleexp.planning.prices import Prices
-from prebleexp.planning.trials import ratio
 
 NAMES = {RPS: RPS, USERS: "users", GPUS: GPUS}
 """of columns"""
@@ -159,10 +159,11 @@ class Ratio:
 def best_first(found: Sequence[Planned]) -> list[Planned]:
     """The most load for a GPU first, or for the money where there are prices; those whose target cannot be met last. Of
     as many GPUs, or as much money, those that would do with a fraction less, or that are known to be enough for streams
-    like a recording."""
+    like a recording. Loads that were searched are ranked over streams that two have in common (`_over_the_same`)."""
+    found, loads = _over_the_same(found)
 
     def rank(one: Planned) -> tuple[float, float, float]:
-        answer, load = one.answer, one.load
+        answer, load = one.answer, loads.get(one.name, one.load)
         is_recorded = one.contender.is_recorded
         if answer.verdict is Verdict.NEVER or not one.gpus or (not load and not is_recorded):
             return math.inf, math.inf, math.inf
@@ -176,6 +177,31 @@ def best_first(found: Sequence[Planned]) -> list[Planned]:
         return a_gpu * one.gpus / (load or 1), a_gpu * part / (load or 1), math.inf if similar is None else similar
 
     return sorted(found, key=rank)
+
+
+def _over_the_same(found: Sequence[Planned]) -> tuple[list[Planned], dict[str, float]]:
+    """The contenders, and of each the load to rank it by: that of the first times their ratio over the streams that
+    both have. The first is who is not beaten so by any other; it stands before those, in a circle of several, that are
+    ranked as high."""
+
+    def money(one: Planned) -> float:
+        return float(one.cell.gpus) if one.price is None else one.price
+
+    closed = [one for one in found if one.contender.searched != GPUS and one.answer.bracket is not None]
+    loads = {one.name: one.load or 0.0 for one in closed}
+    seen: list[Planned] = []
+    better = max(closed, key=lambda one: loads[one.name] / money(one), default=None)
+    while better is not None and better not in seen:
+        seen.append(first := better)
+        pairs = {one.name: ratio_of(one, first) for one in closed if one is not first}
+        loads = {one.name: one.load or 0.0 for one in closed}
+        loads |= {name: (first.load or 0.0) * of.times for name, of in pairs.items() if of is not None}
+        better = max(closed, key=lambda one: (loads[one.name] / money(one), one is first))
+    if not seen:
+        return list(found), loads
+    most = loads[first.name] / money(first)
+    loads = {one.name: min(loads[one.name], most * money(one)) for one in closed}
+    return [first, *(one for one in found if one is not first)], loads
 
 
 def others_first(order: Sequence[Planned]) -> list[Planned]:
@@ -207,10 +233,8 @@ def enough_for_others(found: Sequence[Planned]) -> tuple[float, list[Planned]] |
 
 
 def ratio_of(one: Planned, other: Planned) -> Ratio | None:
-    """Over the seeds that both have; None unless both brackets are closed."""
-    if one.answer.bracket is None or other.answer.bracket is None:
-        return None
-    of = ratio(one.answer.bracket, other.answer.bracket, one.answer.target)
+    """Over the seeds that both have; None unless both brackets are closed, and these seeds tell."""
+    of = ratio(one.answer, other.answer)
     if of is None:
         return None
     middle, half = of

@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from prebleexp.intervals import mean_interval, t_quantile
+from prebleexp.intervals import mean_interval
 
 ROSE = 0.02
 """of a seed's share, where it should fall: from here on it is said"""
@@ -243,10 +243,10 @@ class Bracket:
     def of(cls, table: Table, low: float, high: float) -> Bracket:
         return cls(low, high, tuple(table.kept(low)), tuple(table.kept(high)))
 
-    def crossing(self, target: float, without: int | None = None) -> float:
+    def crossing(self, target: float) -> float:
         """The logarithm of the size at which the mean over seeds, straight in the logarithm of the size, is at the
-        target; `without` one of the seeds. NaN where the mean is the same at both ends."""
-        low, high = (_mean(side, without) for side in (self.at_low, self.at_high))
+        target. NaN where the mean is the same at both ends."""
+        low, high = _mean(self.at_low), _mean(self.at_high)
         if low == high:
             return math.nan
         return math.log(self.low) + (low - target) / (low - high) * math.log(self.high / self.low)
@@ -274,22 +274,5 @@ class Bracket:
         return crossing, half / slope if slope else math.inf
 
 
-def ratio(one: Bracket, other: Bracket, target: float) -> tuple[float, float] | None:
-    """The logarithm of the ratio of two estimates and the half-width of its 95 % interval, over the seeds that both
-    have: a jackknife, each seed left out of both. None where the shares do not say."""
-    seeds = min(len(one.at_low), len(other.at_low))
-    if seeds < 2:
-        return None
-    a, b = (side.of_seeds(seeds) for side in (one, other))
-    without = [a.crossing(target, i) - b.crossing(target, i) for i in range(seeds)]
-    whole = a.crossing(target) - b.crossing(target)
-    if not all(map(math.isfinite, (*without, whole))):
-        return None
-    mean = math.fsum(without) / seeds
-    variance = (seeds - 1) / seeds * math.fsum((value - mean) ** 2 for value in without)
-    return whole, t_quantile(seeds - 1) * math.sqrt(variance)
-
-
-def _mean(values: tuple[float, ...], without: int | None = None) -> float:
-    kept = [value for i, value in enumerate(values) if i != without]
-    return math.fsum(kept) / len(kept)
+def _mean(values: tuple[float, ...]) -> float:
+    return math.fsum(values) / len(values)

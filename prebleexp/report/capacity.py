@@ -17,6 +17,7 @@ from prebleexp.report.figures import Column, Data, Entry, Figure, Table, dot_pan
 from prebleexp.report.finding import Finding
 from prebleexp.report.measure import Measure
 from prebleexp.report.palette import STYLES
+from prebleexp.report.plan_ratios import times
 from prebleexp.report.plan_table import MEANINGS
 from prebleexp.report.wording import NOTHING, as_sentence, listed, number, slug
 
@@ -59,12 +60,12 @@ def sentence(workload: str, found: Sequence[Planned], base: str) -> str:
     first, last = order[0], order[-1]
     said = [f"no router surely carries more than {base}"]
     if first.is_sure and first.times > 1:
-        said = [f"{first.one} carries {planned.times(first)} times {base}'s load"]
+        said = [f"{first.one} carries {times(first)} times {base}'s load"]
     alike = [one.one for one in order if not one.is_sure]
     if alike:
         said.append(f"{listed(alike)} cannot be told apart from {base}")
     if last.is_sure and last.times < 1:
-        said.append(f"{last.one}, the last, carries {planned.times(last)} times as much")
+        said.append(f"{last.one}, the last, carries {times(last)} times as much")
     return f"On {workload}, where {carried}, {'; '.join(said)}."
 
 
@@ -85,8 +86,8 @@ def _lines(of: Mapping[str, Mapping[str, Ratio]]) -> list[str]:
     every = list(dict.fromkeys(line for each in of.values() for line in each))
 
     def rank(line: str) -> tuple[int, float]:
-        times = [each[line].times for each in of.values() if line in each]
-        return -len(times), -sum(times) / len(times)
+        found = [each[line].times for each in of.values() if line in each]
+        return -len(found), -sum(found) / len(found)
 
     return sorted(every, key=rank)
 
@@ -94,10 +95,10 @@ def _lines(of: Mapping[str, Mapping[str, Ratio]]) -> list[str]:
 def _cell(one: Ratio | None) -> Cell:
     if one is None:
         return Cell("not measured", Tone.NONE, "")
-    times = f"{number(one.times)} ×"
+    said = f"{number(one.times)} ×"
     if not one.is_sure:
-        return Cell("as much", Tone.NONE, times)
-    return Cell("more", Tone.GOOD, times) if one.times > 1 else Cell("less", Tone.BAD, times)
+        return Cell("as much", Tone.NONE, said)
+    return Cell("more", Tone.GOOD, said) if one.times > 1 else Cell("less", Tone.BAD, said)
 
 
 # ---------------------------------------------------------------- as a figure
@@ -163,7 +164,7 @@ def lines(found: Sequence[Planned], base: str) -> list[tuple[str, ...]]:
     for one in best_first(found):
         answer = one.answer
         ends = f"{number(answer.low)} to {number(answer.high)}" if answer.low is not None else NOTHING
-        ratio = planned.times(of[one.name]) if one.name in of else NOTHING
+        ratio = times(of[one.name]) if one.name in of else NOTHING
         counts = (str(answer.seeds), f"{answer.runs:,}", f"{answer.counted:,}")
         made.append((one.name, number(answer.size), ends, ratio, *counts, answer.verdict.value))
     return made

@@ -27,8 +27,8 @@ MEANINGS = {
     "one nearest to being broken.",
     OF_SIMILAR: "The 95 % interval of that share, by contiguous batches of the recording's requests: of "
     "other streams like it, if it is stationary.",
-    "of the first": "How many times the first line's load, or GPUs; over the same seeds, by jackknife, with a 95 % "
-    "interval.",
+    "of the first": "How many times the first line's load, or GPUs; over the seeds that both have, by jackknife, with "
+    "a 95 % interval. The order of loads is by it.",
     planned.HOURS: "For a million requests at that load, on as many GPUs.",
     "price/h": f"Of all these GPUs, by price_per_gpu_hour; times {monthly.HOURS} it is a month's.",
     "cost/1M req": "For a million requests: those GPU-hours at their price, price_per_gpu_hour.",

@@ -12,10 +12,10 @@ from prebleexp.experiment.understood import doubted
 from prebleexp.planning.answer import Answer, Spot, Verdict
 from prebleexp.planning.contender import GPUS, USERS, Contender
 from prebleexp.planning.contender_names import brief
-from prebleexp.planning.planned import Planned, Ratio, best_first, enough_for_others, ratios
+from prebleexp.planning.planned import Planned, best_first, enough_for_others
 from prebleexp.planning.promise import ToKeep
+from prebleexp.report import plan_ratios, stored
 from prebleexp.report import recorded_plan as recorded
-from prebleexp.report import stored
 from prebleexp.report.contenders import MOST_NAMED, beside_gpus, named, priced
 from prebleexp.report.crowded import crowded
 from prebleexp.report.wording import NOTHING, condition, listed, number, percent
@@ -48,18 +48,9 @@ def sentence(found: Sequence[Planned]) -> str:
     left = sum(len(of) for of in list(alike.values())[MOST_NAMED:])
     rest = f", and {left} more {'is' if left == 1 else 'are'} in the table" if left else ""
     parts = [f"To keep {promised(first)}, {subject} {'; '.join(said[:MOST_NAMED])}{rest}."]
-    parts += [f"{one}." for one in [*_for_others(found), *_comparisons(found)]]
+    compared = _untested(found) if many else plan_ratios.comparisons(found)
+    parts += [f"{one}." for one in [*_for_others(found), *compared]]
     return " ".join(parts)
-
-
-def _comparisons(found: Sequence[Planned]) -> list[str]:
-    """Of the first with others, over the same streams; numbers of GPUs, which are whole, say that themselves."""
-    if found[0].contender.searched == GPUS:
-        return _untested(found)
-    of = ratios(found)
-    same = [one.other for one in of if not one.is_sure][: MOST_NAMED - 1]
-    said = [f"{one.one} bears {times(one)} times as much as {one.other}" for one in of if one.is_sure]
-    return [*said[: MOST_NAMED - 1], *([f"{listed([of[0].one, *same])} cannot be told apart"] if same else [])]
 
 
 def _for_others(found: Sequence[Planned]) -> list[str]:
@@ -185,11 +176,6 @@ def level(answer: Answer) -> str:
     return f"{number(answer.size)} ({number(answer.low)} to {number(answer.high)})"
 
 
-def times(one: Ratio) -> str:
-    """A ratio of sizes with its 95 % interval: "1.23 (1.19 to 1.27)"."""
-    return f"{number(one.times)} ({number(one.low)} to {number(one.high)})"
-
-
 def warnings(found: Sequence[Planned], left_out: Sequence[str] = ()) -> list[str]:
     """What a reader must know of these answers: each once, with those that it is of; first what was `left_out`."""
     first = found[0].contender
@@ -197,6 +183,7 @@ def warnings(found: Sequence[Planned], left_out: Sequence[str] = ()) -> list[str
     said = [*flattened(cells), *by_chance(cells), *cut(cells), *doubted(cells), *left_out]
     said += recorded.warnings(found) if first.is_recorded else one_recording([one.served for one in found])
     said += [line for slo in {one.contender.cell.slo for one in found} for line in doubts(slo)]
+    said += [] if first.is_recorded else plan_ratios.different_streams(found)
     said += [*crowded(found), *stored.of_contenders(found), *_hopeless(found)]
 
     def of(name: str) -> tuple[str, list[float]]:
@@ -311,7 +298,7 @@ def costs(found: Sequence[Planned]) -> list[str]:
 def lines(found: Sequence[Planned]) -> list[list[str]]:
     """Of text, a line for each contender, the best first."""
     axes = list(dict.fromkeys(name for one in found for name in one.at))
-    of_first = {one.other: one for one in ratios(found)}
+    of_first = plan_ratios.of_first(found)
     said, counts = costs(found), _counts(found)
     made = []
     for one in best_first(found):
@@ -327,14 +314,12 @@ def lines(found: Sequence[Planned]) -> list[list[str]]:
         else:
             ends = answer.low is not None
             sizes = [number(answer.size), f"{number(answer.low)} to {number(answer.high)}" if ends else NOTHING]
-        ratio = of_first.get(one.name)
-        relative = NOTHING if ratio is None else times(Ratio(ratio.other, ratio.one, *_inverse(ratio)))
         made.append(
             [
                 *at,
                 *_counted(one, counts),
                 *sizes,
-                relative,
+                of_first.get(one.name, NOTHING),
                 *cost,
                 str(answer.seeds),
                 f"{answer.runs:,}",
@@ -343,7 +328,3 @@ def lines(found: Sequence[Planned]) -> list[list[str]]:
             ]
         )
     return made
-
-
-def _inverse(one: Ratio) -> tuple[float, float, float]:
-    return 1 / one.times, 1 / one.high, 1 / one.low

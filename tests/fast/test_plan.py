@@ -33,7 +33,7 @@ from prebleexp.planning.answer import Verdict
 from prebleexp.planning.contender import Contender
 from prebleexp.planning.promise import ToKeep
 from prebleexp.planning.together import together
-from prebleexp.planning.trials import Bracket, Question, Sample, Trial, ratio
+from prebleexp.planning.trials import Question, Sample, Trial
 from prebleexp.service.level import ServiceLevel
 from tests.support.curves import Curve, falling, solved
 from tests.support.places import ROOT
@@ -185,35 +185,7 @@ def test_no_number_of_gpus_is_enough() -> None:
     assert (found.verdict, found.size) == (Verdict.NEVER, None)
 
 
-# ---------------------------------------------------------------- against each other
-def test_the_ratio_is_that_of_the_estimates_and_pairs_seeds() -> None:
-    """Streams that are hard are hard for both: the ratio is known far better than either."""
-    shifts = [0.05 * float(np.random.default_rng(seed).normal()) for seed in range(10)]
-    ends = [
-        Bracket(10.0 * by, 11.0 * by, tuple(0.92 + s for s in shifts), tuple(0.88 + s for s in shifts))
-        for by in (1.0, 1.3)
-    ]
-    middle, half = ratio(ends[1], ends[0], 0.9) or (0.0, 1.0)
-    assert middle == pytest.approx(math.log(1.3))
-    assert half == pytest.approx(0, abs=1e-9)
-    other = replace(ends[1], at_low=ends[1].at_low[::-1], at_high=ends[1].at_high[::-1])
-    unpaired = ratio(other, ends[0], 0.9)
-    assert unpaired is not None
-    assert unpaired[1] > 0.1
-
-
-@pytest.mark.parametrize(("shifts", "t"), [([0.01, -0.02, 0.005, 0.03, -0.01], 2.7764), ([0.01, -0.02], 12.7062)])
-def test_the_jackknife_of_a_mean_is_its_usual_interval(shifts: list[float], t: float) -> None:
-    """With one slope for all seeds the estimate is a mean, of which the jackknife says what Student's t does."""
-    one = Bracket(10.0, 11.0, tuple(0.92 + s for s in shifts), tuple(0.88 + s for s in shifts))
-    flat = Bracket(10.0, 11.0, (0.92,) * 5, (0.88,) * 5)
-    middle, half = ratio(one, flat, 0.9) or (0.0, 0.0)
-    slope = 0.04 / math.log(1.1)
-    assert middle == pytest.approx(np.mean(shifts) / slope)
-    assert half == pytest.approx(t * np.std(shifts, ddof=1) / math.sqrt(len(shifts)) / slope, rel=1e-4)
-    assert ratio(replace(one, at_low=one.at_low[:1]), flat, 0.9) is None
-
-
+# ---------------------------------------------------------------- several searches
 def test_searches_go_on_together_as_they_would_alone() -> None:
     curves = {name: falling(capacity, 0.05) for name, capacity in {"a": 3.0, "b": 50.0}.items()}
     batches = []

@@ -416,13 +416,13 @@ def test_what_cannot_be_said_is_said_to_be_unknown(tmp_path: Path, monkeypatch: 
 
 def test_more_gpus_do_not_help_is_no_word_of_idle_ones() -> None:
     """A router that sends all to the owner of a shared prefix leaves GPUs idle: limits may be wide."""
-    table = (Spot(7.0, 0.3, None, 1), Spot(4096.0, 0.62, None, 1))
+    table = (Spot(7.0, 0.3, None, (0.3,)), Spot(4096.0, 0.62, None, (0.62,)))
     never = answer(2, verdict=Verdict.NEVER, curve=table)
     said = planned.sentence(found({"lor": answer(2), "sglang_cache_aware": never}))
     assert "no number is enough (4,096 GPUs keep 62.0 %) with sglang_cache_aware" in said
     most = found({"lor": answer(2), "e2": answer(3), "random": answer(4), "sglang_cache_aware": never})
     assert "no number of GPUs is enough with sglang_cache_aware: 4,096 GPUs keep 62.0 %" in planned.warnings(most)
-    spread = replace(never, curve=(Spot(2.0, 0.88, None, 1), *table), every=64, rise=0.3)
+    spread = replace(never, curve=(Spot(2.0, 0.88, None, (0.88,)), *table), every=64, rise=0.3)
     said = planned.sentence(found({"lor": answer(2), "sglang_cache_aware": spread}))
     assert "no number up to 64 is enough (4,096 GPUs keep 62.0 %, and at best 2 GPUs keep 88.0 %) with sglang" in said
     assert not any("the answer" in line for line in planned.warnings(found({"lor": replace(spread, size=None)}))), (

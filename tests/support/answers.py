@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from prebleexp.planning.answer import Answer, Verdict
+from prebleexp.planning.answer import Answer, Spot, Verdict
+from prebleexp.planning.trials import Bracket
 
 
-def answer(size: float, **given: Any) -> Answer:
-    """Found, at a target of 0.9, with four seeds; but for what is given."""
+def tried(shares: Mapping[float, Sequence[float]]) -> tuple[Spot, ...]:
+    """A curve, of what each seed keeps at each size."""
+    return tuple(Spot(size, sum(of) / len(of), None, tuple(of)) for size, of in sorted(shares.items()))
+
+
+def answer(size: float, bracket: Bracket | None = None, **given: Any) -> Answer:
+    """Found, at a target of 0.9, with four seeds; but for what is given. A bracket's ends are what was tried, unless
+    `curve` says it."""
+    ends = {} if bracket is None else {bracket.low: bracket.at_low, bracket.high: bracket.at_high}
     made = Answer(
         verdict=Verdict.FOUND,
         size=size,
@@ -17,7 +26,7 @@ def answer(size: float, **given: Any) -> Answer:
         high=None,
         likely=None,
         target=0.9,
-        bracket=None,
+        bracket=bracket,
         seeds=4,
         runs=20,
         requests=1000,
@@ -26,6 +35,6 @@ def answer(size: float, **given: Any) -> Answer:
         misses=None,
         rise=None,
         grows=None,
-        curve=(),
+        curve=tried(ends),
     )
     return replace(made, **given)

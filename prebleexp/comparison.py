@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
 from prebleexp import records
 from prebleexp.errors import InvalidInput, unknown
-from prebleexp.intervals import CONFIDENCE, DRAWS_COSTS, mean_interval, t_quantile
+from prebleexp.intervals import CONFIDENCE, DRAWS_COSTS, mean_interval
 from prebleexp.losses import Row, lost, requests, sentences
 from prebleexp.metrics import DECLARED, HIGHER, METRICS, NEITHER
-from prebleexp.service.batches import BATCHES
+from prebleexp.service.batches import Stream, half_width
 
 Value = int | float | str | bool | None
 Place = tuple[tuple[str, Value], ...]
 ENDED = "n_finished"
+ATTAINMENT = "slo_attainment"
 
 
 class Verdict(Enum):
@@ -27,6 +28,8 @@ class Verdict(Enum):
     BETTER = "better"
     WORSE = "worse"
     UNDECIDED = "undecided"
+    UNPROVEN = "unproven"
+    """of one stream, whose batches, if it has such an interval, do not say that others would agree"""
     EQUAL = "equal"
     DIFFERENT = "different"
     """surely, but neither more nor less of the metric is better"""
@@ -44,6 +47,9 @@ class Measured:
     metrics: Mapping[str, Any]
     finished: str
     """when, UTC: of two runs of the same cell and seed, by different code, the later counts"""
+    streams: Mapping[str, Stream] = field(default_factory=dict, compare=False)
+    """of metrics that are shares of its requests, which of them these are, where the run is the only one of its place
+    (`prebleexp.launch.streams`)"""
 
     @classmethod
     def of(cls, columns: Mapping[str, Value], metrics: Mapping[str, Any], provenance: Mapping[str, Any]) -> Measured:
@@ -55,7 +61,7 @@ class Measured:
 @dataclass(frozen=True)
 class Cell:
     """A configuration that both sides have. `difference` and `half_width` are relative to the mean of A; None: it has
-    no mean but zero, or, of the half-width, one common seed."""
+    no mean but zero, or, of the half-width, one common seed and no batches of its requests."""
 
     place: Mapping[str, Value]
     """what varies between cells"""
@@ -64,13 +70,17 @@ class Cell:
     difference: float | None
     half_width: float | None
     together: float | None
-    """the half-width with which the intervals of all cells hold at once, with 95 % probability"""
+    """the half-width with which the intervals of all cells hold at once, with 95 % probability; None: of one seed"""
     seeds: int
     verdict: Verdict
     runs: tuple[Sequence[Row], Sequence[Row]]
     """those of A and of B with a seed that both have"""
     draws: bool
     """whether a side has other runs with other seeds: not of a recording, if its router draws nothing"""
+    kept: bool
+    """whether both sides' requests are there, of one seed"""
+    batched: bool
+    """whether attainment has an interval, by batches of these"""
 
     @property
     def finished(self) -> list[float | None]:
@@ -144,8 +154,8 @@ def flattened(content: Mapping[str, Any]) -> dict[str, Value]:
 def _columns(name: str, value: Mapping[str, Any]) -> dict[str, Value]:
     """Of a spec, and of those within it."""
     columns: dict[str, Value] = {}
-    for field, one in value.items():
-        column = name if field == "_target_" else f"{name}.{field}"
+    for part, one in value.items():
+        column = name if part == "_target_" else f"{name}.{part}"
         if isinstance(one, Mapping) and "_target_" in one:
             columns |= _columns(column, one)
         else:
@@ -241,8 +251,8 @@ def _cell(
     mean, half = mean_interval(differences, of_one=of_one)
     every = 1 - (1 - CONFIDENCE) / cells
     together = mean_interval(differences, every, of_one=of_one)[1]
-    if half is None and (half := _of_batches(runs[0], metric)) is not None:
-        together = half * t_quantile(BATCHES - 1, every) / t_quantile(BATCHES - 1)
+    if half is None:
+        half = _of_batches(runs[0], metric)
     scale = abs(a)
     of_a, of_b = ([{**one.place, **one.metrics} for one in side] for side in zip(*runs, strict=True))
     verdict = _verdict(pairs, mean, half, metric)
@@ -260,15 +270,15 @@ def _cell(
         verdict=verdict,
         runs=(of_a, of_b),
         draws=any(run.seed is not None for pair in runs for run in pair),
+        kept=all(run.streams for run in runs[0]),
+        batched=_of_batches(runs[0], ATTAINMENT) is not None,
     )
 
 
 def _of_batches(pair: tuple[Measured, Measured], metric: str) -> float | None:
-    """Of one stream, where the metric has an interval over its batches (`prebleexp.service.batches`): the half-width of
-    a difference of two such, as if they were of different streams, which is too wide rather than too narrow."""
-    ends = [[run.metrics.get(f"{metric}_{end}") for end in ("low", "high")] for run in pair]
-    halves = [(float(high) - float(low)) / 2 for low, high in ends if low is not None and high is not None]
-    return math.hypot(*halves) if len(halves) == len(pair) else None
+    """Of one stream that both sides served, where the metric is a share of its requests."""
+    a, b = (run.streams.get(metric) for run in pair)
+    return None if a is None or b is None else half_width(a, b)
 
 
 def _overall(
@@ -294,7 +304,7 @@ def _verdict(pairs: Sequence[tuple[float, float]], mean: float, half: float | No
     if all(x == y for x, y in pairs):
         return Verdict.EQUAL
     if half is None or abs(mean) <= half:
-        return Verdict.UNDECIDED
+        return Verdict.UNDECIDED if len(pairs) > 1 else Verdict.UNPROVEN
     if better == NEITHER:
         return Verdict.DIFFERENT
     return Verdict.BETTER if (mean > 0) == (better == HIGHER) else Verdict.WORSE

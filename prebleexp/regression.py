@@ -25,8 +25,8 @@ class Limit:
         return cell.difference * sign > abs(self.share)
 
     def broken_by(self, cell: Cell) -> bool:
-        """Whether B is beyond it and surely on that side of A, with the intervals of all cells at once; with one seed
-        in common the value decides."""
+        """Whether B is beyond it and surely on that side of A, with the intervals of all cells at once. Of one seed the
+        value decides, whatever the metric, since batches of its requests speak of other streams."""
         if not self.exceeded_by(cell):
             return False
         return cell.difference is None or cell.together is None or abs(cell.difference) > cell.together

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from prebleexp.api import html
 from prebleexp.comparison import Comparison, Measured, flattened
+from prebleexp.experiment.cache import Cache
 from prebleexp.experiment.key import content
 from prebleexp.experiment.results import Result
+from prebleexp.launch.streams import with_streams
 from prebleexp.launch.tables import number
 from prebleexp.report import compared
 
@@ -49,10 +51,11 @@ class Compared:
         return html.table(heads, lines, " in .frame()") + html.paragraph(self.found.account())
 
 
-def measured(results: Iterable[Result]) -> list[Measured]:
+def measured(results: Iterable[Result], cache: Cache) -> list[Measured]:
     """Runs as one side of a comparison; those that failed are none of it."""
-    return [
-        Measured.of(flattened(content(result.cell)), result.metrics, result.provenance)
+    known = {
+        result.key: Measured.of(flattened(content(result.cell)), result.metrics, result.provenance)
         for result in results
         if result.metrics is not None
-    ]
+    }
+    return with_streams(cache, list(known), list(known.values()))

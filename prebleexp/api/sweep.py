@@ -150,7 +150,7 @@ class Sweep:
                 if "=" in side and name in known:
                     raise unknown(name, side.partition("=")[2], values)
                 raise unknown("policy or line", side, sides)
-        ours, theirs = completed(measured(sides[a]), measured(sides[b]))
+        ours, theirs = completed(*(measured(sides[one], self._session.cache) for one in (a, b)))
         return Compared(a, b, compare(ours, theirs, metric_of(metric)))
 
     def __repr__(self) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from prebleexp import indexing, unfound
 from prebleexp.commands import recordings, sides
 from prebleexp.commands.arguments import CACHE_DIR, REPORTS_DIR, Command, Commands, Given, choice, text
-from prebleexp.comparison import Comparison, cells_of, metric_of
+from prebleexp.comparison import ATTAINMENT, Comparison, cells_of, metric_of
 from prebleexp.errors import InvalidInput
 from prebleexp.experiment.cache import Cache
 from prebleexp.launch import chosen_options, tables
@@ -19,7 +19,7 @@ from prebleexp.launch.usual import completed
 from prebleexp.losses import lost, sentences
 from prebleexp.regression import Limit, limit_of
 from prebleexp.report import compare_page, compared, frame, listing
-from prebleexp.report.compared import ATTAINMENT, Pair
+from prebleexp.report.compared import Pair
 from prebleexp.report.wording import percent_difference, short
 
 METRIC = "norm_latency_mean_s"
@@ -159,6 +159,7 @@ def _broken(found: Comparison, limit: Limit | None) -> list[str]:
         return []
     lines = [
         f"{limit.metric} {percent_difference(cell.difference, cell.half_width)} at {_where(cell.place)}"
+        f"{'' if cell.seeds > 1 else ', of one seed, where the value decides'}"
         for cell in found.cells
         if limit.broken_by(cell)
     ]
@@ -231,7 +232,8 @@ COMMANDS: Commands = {
             text("variant", "of a sweep of parts", ""),
             text(
                 "fail_if",
-                "like p99_ttft:+5% or hit_ratio:-2%: exit code 1 if B is surely higher, or lower, by more than that",
+                "like p99_ttft:+5% or hit_ratio:-2%: exit code 1 if B is higher, or lower, by more than that, and with "
+                "several seeds surely so",
                 "",
             ),
             choice("output", "what is printed", *OUTPUTS),

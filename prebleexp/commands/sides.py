@@ -4,7 +4,7 @@ for."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from prebleexp.errors import InvalidInput, unknown
 from prebleexp.experiment import archive
 from prebleexp.experiment.cache import Cache, Entry
 from prebleexp.experiment.counting import counted
+from prebleexp.launch.streams import with_streams
 from prebleexp.report.wording import listed, plain
 
 MOST_SWEEPS = 5
@@ -46,12 +47,12 @@ def side(name: str, cache: Cache, sweep: str, labels: Mapping[str, str]) -> list
             taken = Cache(Path(scratch))
             for refused in archive.take_in(taken, Path(name)).refused:
                 print(f"{name}: {refused}", file=sys.stderr)
-            return [_measured(entry) for entry in _entries(taken, taken.keys())]
+            return _measured(taken, taken.keys())
     path = cache.database
     if not path.is_file():
         raise InvalidInput(f"there is no file {name!r}, and no database {path}; runs make it")
     if setting_of(name):
-        return [_measured(entry) for entry in _entries(cache, _keys_with(name, path, sweep, labels))]
+        return _measured(cache, _keys_with(name, path, sweep, labels))
     known = store.names(path)
     if sweep and sweep not in known["experiment"]:
         raise unknown("sweep", sweep, known["experiment"])
@@ -67,7 +68,7 @@ def side(name: str, cache: Cache, sweep: str, labels: Mapping[str, str]) -> list
         raise unknown(
             "policy, line or sweep", name, {*known["policy"], *lines, *([] if sweep else known["experiment"])}
         )
-    return [_measured(entry) for entry in _entries(cache, keys)]
+    return _measured(cache, keys)
 
 
 def _refuse_failed(name: str, database: Path) -> None:
@@ -135,14 +136,20 @@ def is_file(name: str) -> bool:
         return False
 
 
-def _entries(cache: Cache, keys: Any) -> Iterator[Entry]:
+def _entries(cache: Cache, keys: Iterable[str]) -> Iterator[Entry]:
     for key in keys:
         entry = cache.get(key)
         if entry is not None:
             yield entry
 
 
-def _measured(entry: Entry) -> Run:
+def _measured(cache: Cache, keys: Iterable[str]) -> list[Run]:
+    runs = [_run(entry) for entry in _entries(cache, keys)]
+    streams = with_streams(cache, [run.key for run in runs], [run.measured for run in runs])
+    return [run._replace(measured=measured) for run, measured in zip(runs, streams, strict=True)]
+
+
+def _run(entry: Entry) -> Run:
     columns = flattened({"cell": counted(entry.content["cell"])})
     asked = {name: plain(one) for column in columns.items() for name, one in records.columns(*column).items()}
     return Run(entry.key, Measured.of(columns, entry.metrics, entry.provenance), asked, entry.content["cell"])

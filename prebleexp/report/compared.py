@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from prebleexp.comparison import Comparison, Measured, Value, Verdict, compare
+from prebleexp.comparison import ATTAINMENT, Comparison, Measured, Value, Verdict, compare
 from prebleexp.errors import InvalidInput
 from prebleexp.metrics import DECLARED, LOWER, NEITHER
 from prebleexp.report import explained
@@ -14,7 +14,6 @@ from prebleexp.report.explained import Level
 from prebleexp.report.measure import of_metric
 from prebleexp.report.wording import NOTHING, decimals, listed, percent, percent_difference, short
 
-ATTAINMENT = "slo_attainment"
 RULE = "the 95 % interval of the paired differences has zero in it"
 
 
@@ -144,19 +143,23 @@ def _chance(found: Comparison) -> list[str]:
     if any(cell.seeds > 1 for cell in found.cells):
         return []
     if any(cell.half_width is not None for cell in found.cells):
-        return ["there is one stream, and intervals are of its batches, as if the two sides had others"]
-    return [f"there is one seed, so no interval: a difference may be chance; {_way_to_one(found)}"]
+        rule = "; unproven is where that has zero in it" if found.count(Verdict.UNPROVEN) else ""
+        return [f"there is one stream, whose batches of requests, in pairs, give the interval for others like it{rule}"]
+    return ["; ".join(["there is one seed, so no interval: a difference may be chance", *_way_to_one(found)])]
 
 
-def _way_to_one(found: Comparison) -> str:
+def _way_to_one(found: Comparison) -> list[str]:
     """What has an interval where one request stream has none in this metric: others, or attainment by its batches."""
     runs = [row for cell in found.cells for side in cell.runs for row in side]
     ways = ["replications=5 gives one"] if any(cell.draws for cell in found.cells) else []
-    if all(row.get(f"{ATTAINMENT}_low") is not None for row in runs):
-        ways.append(f"metric={ATTAINMENT} has one, of batches of the stream")
+    has_one = f"metric={ATTAINMENT} has one, of batches of the stream"
+    if all(cell.batched for cell in found.cells):
+        ways.append(has_one)
+    elif all(row.get(f"{ATTAINMENT}_low") is not None for row in runs):
+        ways += [] if any(cell.kept for cell in found.cells) else [f"with keep_requests=first {has_one}"]
     elif not ways:
-        ways.append(f"with limits, as slo.ttft_s=500ms, metric={ATTAINMENT} has one, of batches of the stream")
-    return " and ".join(ways)
+        ways.append(f"with limits, as slo.ttft_s=500ms, {has_one}")
+    return [" and ".join(ways)] if ways else []
 
 
 def sentence(found: Comparison, a: str, b: str) -> str:
@@ -181,7 +184,7 @@ def _difference(found: Comparison, a: str, b: str, short: str) -> str:
     mean, half = found.overall
     how = _by(found, [(mean, half)])
     many = f", on average over {_compared(found)}" if len(found.cells) > 1 else ""
-    unsure = half is not None and abs(mean) <= half
+    unsure = half is not None and abs(mean) <= half and any(cell.seeds > 1 for cell in found.cells)
     if _turns(found):
         ways = [[cell for cell in found.cells if cell.verdict is one] for one in (Verdict.BETTER, Verdict.WORSE)]
         first, then = (_by(found, [(cell.difference or 0.0, cell.half_width) for cell in way]) for way in ways)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from prebleexp.report.compared import ATTAINMENT
+from prebleexp.comparison import ATTAINMENT
 from prebleexp.report.figures import Figure
 from prebleexp.report.measures import drawing
 from prebleexp.report.summary import Row

@@ -159,6 +159,12 @@ class Attained:
         by_share = [(self.keeps({one.name: one.most}), one.share) for one in self.level.promises]
         return {"attainment": [] if self.good is None else [(self.good, 0.0)], "margin": by_share}
 
+    def decisive(self, what: str) -> Flags | None:
+        """(n,) who kept the promise that attainment, or the margin, is of: of several the one that is nearest to being
+        broken; None where there is none, or no request is due."""
+        promised = self._promised[what] if self.count else []
+        return min(promised, key=lambda one: float(one[0][self.due].mean()) - one[1], default=(None, 0.0))[0]
+
     def _kept(self, name: str, among: Flags | None) -> dict[str, float | None]:
         """Attainment and margin of these requests, and the ends of what their stream says of them on its own: each the
         least of all promises, None where there is none, or no request."""

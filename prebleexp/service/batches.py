@@ -3,10 +3,11 @@
 Requests in a row do well or badly together, so their number says little; batches of them, long against that, are nearly
 independent. Misses are counted batch by batch. Their number varies as the batches' counts do, widened by what is left
 of the correlation of neighbours (as in N-Skart: Tafazzoli, Steiger and Wilson, 2011) and by Student's t for a variance
-of so few. A count of rare misses that come in clusters is skewed, so its ends are quantiles of a gamma distribution of
-that mean and variance (Fay and Feuer, "Confidence intervals for directly standardized rates", 1997), which for
-independent misses is the exact interval of a Poisson count. Of a stream without misses the lower end is that of a
-binomial share (Clopper and Pearson, 1934), which is nearer to all where requests are few.
+of so few. So is the difference between two runs of one stream, whose batches are pairs. A count of rare misses that
+come in clusters is skewed, so its ends are quantiles of a gamma distribution of that mean and variance (Fay and Feuer,
+"Confidence intervals for directly standardized rates", 1997), which for independent misses is the exact interval of a
+Poisson count. Of a stream without misses the lower end is that of a binomial share (Clopper and Pearson, 1934), which
+is nearer to all where requests are few.
 """
 
 from __future__ import annotations
@@ -43,6 +44,15 @@ class Between(NamedTuple):
     """likewise, in the two batches with the most"""
 
 
+class Stream(NamedTuple):
+    """Requests of a run, in an order that other runs of the same stream have, too."""
+
+    due_s: npt.NDArray[np.float64]
+    """(n,) when each was due; NaN where it does not count"""
+    kept: npt.NDArray[np.bool_]
+    """(n,) whether it kept what was promised"""
+
+
 def count(requests: int) -> int:
     """Of batches; 0 where there are too few requests."""
     found = min(BATCHES, requests // LEAST)
@@ -68,10 +78,7 @@ def between(kept: npt.NDArray[np.bool_]) -> Between | None:
         return None
     misses = np.array([float((~one).sum()) for one in np.array_split(kept, batches)])
     total, apart = float(misses.sum()), misses - misses.mean()
-    squares = float((apart * apart).sum())
-    neighbours = max(0.0, float((apart[1:] * apart[:-1]).sum()) / squares) if squares else 0.0
-    variance = batches * squares / (batches - 1) * (1 + neighbours) / (1 - neighbours)
-    variance = max(variance, total * (1 - total / n), 1e-9) * (t_quantile(batches - 1) / Z) ** 2
+    variance = max(_variance(apart), total * (1 - total / n), 1e-9) * (t_quantile(batches - 1) / Z) ** 2
     more = max(1.0, float(misses.max()))  # one more cluster, as large as the largest
     fewest = variance / total * _gamma(total * total / variance, -Z) if total else 0.0
     shape = (total + more) ** 2 / (variance + more * more)
@@ -79,6 +86,40 @@ def between(kept: npt.NDArray[np.bool_]) -> Between | None:
     first, worst = (float(of.sum()) / total if total else 0.0 for of in (misses[:1], np.sort(misses)[-WORST:]))
     low = 1 - min(1.0, most / n) if total else surely(n)
     return Between(low, 1 - fewest / n, int((misses > 0).sum()), first, worst)
+
+
+def half_width(one: Stream, other: Stream) -> float | None:
+    """Of the 95 % interval of the difference between two runs' shares, by batches of the requests that both had: what
+    befell both, as a burst, is in neither's favour. None where these are not the same, or too few.
+
+    Each batch says by how much its requests pull the difference from its mean. That is less than nothing but chance
+    only if requests that fell out differently were independent, so the variance is at least theirs (McNemar, 1947).
+    """
+    if len(one.kept) != len(other.kept):
+        return None
+    counted = np.flatnonzero(~(np.isnan(one.due_s) & np.isnan(other.due_s)))
+    first_s = np.fmin(one.due_s, other.due_s)[counted]
+    batches = count(len(counted))
+    if not batches:
+        return None
+    apart = (_pulls(other) - _pulls(one))[counted[np.argsort(first_s, kind="stable")]]
+    sums = np.array([float(batch.sum()) for batch in np.array_split(apart, batches)])
+    variance = max(_variance(sums - sums.mean()), float((apart * apart).sum()))
+    return t_quantile(batches - 1) * math.sqrt(variance)
+
+
+def _pulls(of: Stream) -> npt.NDArray[np.float64]:
+    """By how much each request pulls the share of those that count away from what it is without it, (n,)."""
+    counts = ~np.isnan(of.due_s)
+    share = float(of.kept[counts].mean())
+    return np.where(counts, of.kept - share, 0.0) / int(counts.sum())
+
+
+def _variance(apart: npt.NDArray[np.float64]) -> float:
+    """Of the sum over batches, by how far each is from their mean, and by how alike neighbours are."""
+    batches, squares = len(apart), float((apart * apart).sum())
+    neighbours = max(0.0, float((apart[1:] * apart[:-1]).sum()) / squares) if squares else 0.0
+    return batches * squares / (batches - 1) * (1 + neighbours) / (1 - neighbours)
 
 
 def _gamma(shape: float, z: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from prebleexp.report import compare_page
 from prebleexp.report import explained as why
 from prebleexp.report.compared import pair, sentence
 from prebleexp.report.wording import percent_difference
+from prebleexp.service.batches import Stream
 from tests.support.pages.hostile import HOSTILE
 from tests.support.pages.parsed import Page
 from tests.support.sides import METRIC, side
@@ -52,7 +53,7 @@ def test_differences_are_paired_and_relative_to_a() -> None:
         ([9, 19.1, 28.9], Verdict.BETTER),
         ([10, 20, 30], Verdict.EQUAL),
         ([11, 19, 30], Verdict.UNDECIDED),
-        ([50], Verdict.UNDECIDED),
+        ([50], Verdict.UNPROVEN),
     ],
 )
 def test_a_verdict_needs_an_interval_without_zero(b: list[float], verdict: Verdict) -> None:
@@ -600,38 +601,25 @@ def test_means_over_values_of_a_field_are_of_no_router() -> None:
     assert "(1, 2, 3, 4, …)" in sides.several("mine", runs("mine", 5, 4, 3, 2, 1), runs("lor", 0))
 
 
-def test_one_stream_has_the_interval_of_its_batches() -> None:
-    """A recording has one stream, and its attainment an interval; `compare` said "one seed … undecided"."""
-
-    def of(name: str, share: float, half: float) -> list[Measured]:
-        ends = {"slo_attainment_low": share - half, "slo_attainment_high": share + half}
-        return [Measured({"policy": name}, None, {"slo_attainment": share} | ends, "")]
-
-    (cell,) = compare(of("a", 0.8, 0.03), of("b", 0.9, 0.04), "slo_attainment").cells
-    assert (cell.difference, cell.half_width) == (pytest.approx(0.125), pytest.approx(0.05 / 0.8))
-    assert cell.verdict is Verdict.BETTER
-    assert cell.together == pytest.approx(cell.half_width)
-    close = compare(of("a", 0.88, 0.03), of("b", 0.9, 0.04), "slo_attainment")
-    assert close.cells[0].verdict is Verdict.UNDECIDED
-    assert close.overall == (close.cells[0].difference, close.cells[0].half_width)
-    said = sentence(close, "a", "b")
-    assert "cannot be told apart" in said
-    assert said.endswith("There is one stream, and intervals are of its batches, as if the two sides had others.")
-
-
 def test_one_stream_without_an_interval_names_what_has_one() -> None:
     """It said "undecided … one seed, so no interval", and a recording has no other seeds."""
 
-    def said(seed: int | None, **ends: float) -> str:
-        a, b = ([Measured({"policy": name}, seed, {METRIC: at, **ends}, "")] for name, at in (("a", 1.0), ("b", 2.0)))
+    of = {"slo_attainment": Stream(np.arange(100.0), np.arange(100) % 3 > 0)}
+
+    def said(seed: int | None, streams: Mapping[str, Stream] = of, **ends: float) -> str:
+        a, b = (
+            [Measured({"policy": name}, seed, {METRIC: at, **ends}, "", streams)]
+            for name, at in (("a", 1.0), ("b", 2.0))
+        )
         return sentence(compare(a, b, METRIC), "a", "b").partition("may be chance; ")[2]
 
     batches = "metric=slo_attainment has one, of batches of the stream."
     ends = {"slo_attainment": 0.9, "slo_attainment_low": 0.8, "slo_attainment_high": 1.0}
     assert said(None, **ends) == batches
-    assert said(None) == f"with limits, as slo.ttft_s=500ms, {batches}"
+    assert said(None, {}, **ends) == f"with keep_requests=first {batches}"
+    assert said(None, {}) == f"with limits, as slo.ttft_s=500ms, {batches}"
     assert said(0, **ends) == f"replications=5 gives one and {batches}"
-    assert said(0) == "replications=5 gives one."
+    assert said(0, {}) == "replications=5 gives one."
 
 
 def test_the_page_has_units_and_no_null() -> None:

@@ -167,7 +167,7 @@ def test_compare_says_which_side_lost_requests(command: Command, tmp_path: Path)
     assert code == 0
     head, line = out.splitlines()
     assert head.split()[-7:] == ["finished", "of", "A", "of", "B", "B", "is"]
-    assert line.split()[-5:] == ["60.0", "%", "20.0", "%", "undecided"]
+    assert line.split()[-5:] == ["60.0", "%", "20.0", "%", "unproven"]
     assert f"prebleexp: A: 2 of 5 requests were {REFUSED}; means leave them out" in err
     assert f"prebleexp: B: 4 of 5 requests were {REFUSED}; means leave them out" in err
     shown = Page((tmp_path / "reports" / "compare-lor-picky" / "index.html").read_text()).text

@@ -232,6 +232,14 @@ def _guess(of: Planned) -> float:
     return of.answer.size / (of.contender.each if of.contender.searched == GPUS else 1)
 
 
+def for_more(of: Planned, question: Question, answers: Answers) -> Answer | None:
+    """The fewest GPUs for `MORE` times the load, not fewer than the answer has; None where there is no such load."""
+    busier, name = _busier(of), f"{of.name}, {MORE:g} times the load"
+    if busier is None:
+        return None
+    return answers({name: (busier, busier.search_from(question, _guess(of), replicas(of)))}).get(name)
+
+
 def _busier(of: Planned) -> Contender | None:
     """The same under a greater load, for which GPUs are searched; None where there is none, or a load was searched."""
     one, cell = of.contender, of.contender.cell

@@ -13,9 +13,8 @@ from prebleexp.experiment.cell import Cell
 from prebleexp.intervals import mean_interval
 from prebleexp.planning.answer import Answer, Verdict
 from prebleexp.planning.promise import ToKeep
-from prebleexp.recommending import evidence
 from prebleexp.recommending.designs import Design
-from prebleexp.report import stored
+from prebleexp.report import evidence, stored
 
 Mean = tuple[float, float | None]
 KEPT = "kept"
@@ -160,6 +159,16 @@ def alike(order: Sequence[Candidate]) -> list[Candidate]:
         return []
     _, high = order[0].ends
     return [one for one in order if one.ends[0] <= max(high, order[0].price)]
+
+
+def other_kinds(order: Sequence[Candidate]) -> list[Candidate]:
+    """Of each kind of GPU but the first's the best that serves the first's model in whole replicas."""
+    first, *others = order
+    best: dict[tuple[str | None, str], Candidate] = {}
+    for one in others:
+        if one.design.split is None and one.design.model == first.design.model:
+            best.setdefault(one.design.gpu, one)
+    return [one for gpu, one in best.items() if gpu != first.design.gpu]
 
 
 def front(points: Sequence[Point], metric: str, *, higher: bool) -> list[Point]:

@@ -27,7 +27,7 @@ from prebleexp.planning.together import together
 from prebleexp.planning.trials import Sample, Trial
 from prebleexp.recommending import halving
 from prebleexp.recommending.asked import Asked
-from prebleexp.recommending.candidates import KEPT, Candidate, Point, ordered, seen, without_twins
+from prebleexp.recommending.candidates import KEPT, Candidate, Point, ordered, other_kinds, seen, without_twins
 from prebleexp.recommending.designs import Design, shorter
 from prebleexp.recommending.halving import Found, Judged, Priced, Trying
 from prebleexp.recommending.space import Space, question_of, space
@@ -212,7 +212,8 @@ class Recommender(Session):
         first = self.candidates[0]
         question = question_of(first.design, self.asked, 1.0, self.asked.seeds)
         question = replace(question, tolerance=self.asked.tolerance)
-        self.strain = strain(first, self._routers(first.design), question, self.asked.prices, self._aside)
+        rivals = self._routers(first.design), other_kinds(self.candidates)
+        self.strain = strain(first, *rivals, question, self.asked.prices, self._aside)
 
     def _routers(self, of: Design) -> list[Design]:
         """The same design with other routers that did as well, which the loss of a replica may tell apart."""

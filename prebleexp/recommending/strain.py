@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,7 @@ from prebleexp.errors import PrebleexpError
 from prebleexp.experiment.cell import Cell
 from prebleexp.experiment.results import Result
 from prebleexp.planning.answer import Answer
-from prebleexp.planning.beside import Beside, slowed, strained, survivors
+from prebleexp.planning.beside import Beside, for_more, slowed, strained, survivors
 from prebleexp.planning.contender import Contender
 from prebleexp.planning.load import Search
 from prebleexp.planning.planned import Planned
@@ -27,12 +28,14 @@ SPLIT = "what the loss of a replica does is not known of a split, where it matte
 def strain(
     of: Candidate,
     others: Sequence[Design],
+    kinds: Sequence[Candidate],
     question: Question,
     prices: Prices,
     results: Callable[[Sequence[Cell]], Sequence[Result]],
 ) -> Beside:
     """Over the streams of the last round, and of the first `question.seeds` of them where GPUs are searched. `others`
-    have routers that did as well, of which it is asked what survives a loss, too. `results` computes cells."""
+    have routers that did as well, of which it is asked what survives a loss, too; likewise of the best of other `kinds`
+    of GPU, if it costs less than what survives one of the first. `results` computes cells."""
     design, answer = of.design, of.answer.times(of.design.each)
     planned = Planned(FIRST, design.at, design.contender, answer, prices)
     alike = [Planned(str(one.at["policy"]), one.at, one.contender, answer, prices) for one in others]
@@ -70,12 +73,26 @@ def strain(
         return replace(one, unknown=(*one.unknown, SPLIT))
     asked = replace(question, requests=answer.requests, most_seeds=question.seeds)
     off, slower, faster = slowed(planned, asked, answers)
+    breaks = found.grown is not None and found.grown.kept < answer.target
+    more = for_more(planned, asked, answers) if breaks else None
     enough = survivors([planned, *alike], asked, answers)
+    own = enough.get(planned.name)
+    most = math.inf if own is None or own.size is None else prices.an_hour(planned.at_size(own.size))
+    rivals = [_planned(one, prices) for one in kinds if one.price < most]
+    enough |= survivors(rivals, asked, answers) if rivals else {}
     return replace(
         one,
         off=off,
         slower=slower,
         faster=faster,
-        enough=enough.get(planned.name),
-        others=tuple((other, enough[other.name]) for other in alike if other.name in enough),
+        enough=own,
+        more=more,
+        others=tuple((other, enough[other.name]) for other in (*rivals, *alike) if other.name in enough),
     )
+
+
+def _planned(of: Candidate, prices: Prices) -> Planned:
+    """Named by router and kind of GPU."""
+    design = of.design
+    name = f"{design.at['policy']} gpu={design.at['gpu']}"
+    return Planned(name, design.at, design.contender, of.answer.times(design.each), prices)

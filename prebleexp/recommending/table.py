@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from prebleexp.recommending import evidence
 from prebleexp.recommending.candidates import KEPT, Candidate
 from prebleexp.recommending.designs import MODEL
 from prebleexp.recommending.recommender import Recommender
+from prebleexp.report import evidence
+from prebleexp.report.recorded_plan import FEW
 from prebleexp.report.wording import number, seconds
 
 SPARE = ("TPOT p95", "TTFT p95", "evidence")
 """columns that a terminal does without, in this order, where it has no room"""
+FEW_MISSES = "few misses"
+"""of a recording whose misses fall into too few batches for an interval"""
 NO_ROUTER = "none"
 """of one replica"""
 NAMED = ("gpu", "tensor_parallel", "roles", "policy", MODEL)
@@ -66,18 +69,19 @@ def gpus(of: Candidate) -> str:
 
 def _price(of: Candidate) -> str:
     """At the answer; in brackets what it may be besides, by what request streams leave open, or that they leave nothing
-    open."""
+    open: of a recording whose misses fall into few batches that is not known."""
     low, high = of.ends
     alone = of.answer.alone
     if alone is not None and alone.ends is None:
         return f"{number(of.price)} (no interval)"
+    few = alone is not None and alone.missed is not None and alone.missed < FEW
     below, above = low < of.price, high > of.price
     if math.isinf(high):
         said = f"{number(low)} or more" if below else "or more"
     elif below and above:
         said = f"{number(low)} to {number(high)}"
     else:
-        said = f"from {number(low)}" if below else f"to {number(high)}" if above else "sure"
+        said = f"from {number(low)}" if below else f"to {number(high)}" if above else FEW_MISSES if few else "sure"
     return f"{number(of.price)} ({said})"
 
 

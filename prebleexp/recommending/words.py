@@ -11,11 +11,11 @@ from prebleexp.experiment.understood import doubted
 from prebleexp.hardware.composed import Composed
 from prebleexp.launch import places
 from prebleexp.planning.contender import Contender
-from prebleexp.recommending import evidence, not_run
+from prebleexp.recommending import not_run
 from prebleexp.recommending.candidates import ALIKE, Candidate, alike
 from prebleexp.recommending.designs import MODEL, WHOLE, Design
 from prebleexp.recommending.recommender import Recommender
-from prebleexp.report import beside, planned, recorded_plan, stored
+from prebleexp.report import beside, evidence, planned, recorded_plan, stored
 from prebleexp.report.beside import EXTRAPOLATED
 from prebleexp.report.wording import as_sentence, condition, number
 
@@ -64,7 +64,7 @@ def _only_theory(order: Sequence[Candidate]) -> str:
     if evidence.word(order[0].cell) != evidence.THEORY:
         return ""
     known = [one for one in order if evidence.word(one.cell) == evidence.MEASURED]
-    said = " Its step times are theory only: nothing like it was measured"
+    said = f" Its step times are {order[0].cell.hardware.support}"
     if not known:
         return f"{said}."
     return f"{said}; the cheapest that was is {what(known[0])} for {number(known[0].price)}."
@@ -118,7 +118,8 @@ def _others(made: Recommender, called: Mapping[str, str], of: Callable[[Design],
             found.append(none.format(said))
         else:
             found.append(
-                f"The cheapest {said}: {what(best)}{_with(best)} at {number(best.price)} an hour{_ends(best)}."
+                f"The cheapest {said}: {what(best)}{_with(best)} at {number(best.price)} an hour{_ends(best)}"
+                f"{evidence.aside(best.cell)}."
             )
     return found
 

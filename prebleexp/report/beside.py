@@ -13,7 +13,7 @@ from prebleexp.planning.contender import GPUS, USERS
 from prebleexp.planning.loss import Lost
 from prebleexp.planning.planned import Planned
 from prebleexp.planning.promise import ALL
-from prebleexp.report import recorded_plan
+from prebleexp.report import evidence, recorded_plan
 from prebleexp.report.contenders import priced
 from prebleexp.report.wording import NOTHING, listed, number, seconds, share
 from prebleexp.service.batches import FEWEST, LEAST, fewest_sure
@@ -236,9 +236,17 @@ def _survivors(one: Planned, enough: Answer, minute: Lost) -> str:
 
 
 def _rivals(of: Beside, minute: Lost) -> list[str]:
-    """What other contenders take to survive a loss."""
+    """What other contenders take to survive a loss, once where it is the same, and on what that rests if it is not what
+    the answer rests on."""
+    own = "" if of.enough is None or of.enough.size is None else _survivors(of.of, of.enough, minute)
+    takes: dict[str, list[str]] = {}
+    for one, answer in of.others:
+        if answer.size is not None:
+            there = f"{_survivors(one, answer, minute)}{evidence.of_several([one], [of.of, one])}"
+            takes.setdefault(there, []).append(one.name)
     said = [
-        f"{one.name} takes {_survivors(one, answer, minute)}" for one, answer in of.others if answer.size is not None
+        f"{listed(names)} take{'s' if len(names) == 1 else ''} {'the same' if there == own else there}"
+        for there, names in sorted(takes.items(), key=lambda of: of[0] != own)
     ]
     never: dict[str, list[str]] = {}
     for one, answer in of.others:

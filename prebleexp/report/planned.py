@@ -14,7 +14,7 @@ from prebleexp.planning.contender import GPUS, USERS, Contender
 from prebleexp.planning.contender_names import brief
 from prebleexp.planning.planned import Planned, best_first, enough_for_others
 from prebleexp.planning.promise import ToKeep
-from prebleexp.report import plan_ratios, stored
+from prebleexp.report import evidence, plan_ratios, stored
 from prebleexp.report import recorded_plan as recorded
 from prebleexp.report.contenders import MOST_NAMED, beside_gpus, named, priced
 from prebleexp.report.crowded import crowded
@@ -44,7 +44,7 @@ def sentence(found: Sequence[Planned]) -> str:
     alike: dict[str, list[Planned]] = {}
     for one in order:
         alike.setdefault(_clause(one), []).append(one)
-    said = [f"{clause} with {_with(of, found)}" for clause, of in alike.items()]
+    said = [f"{clause} with {_with(of, found)}{evidence.of_several(of, found)}" for clause, of in alike.items()]
     left = sum(len(of) for of in list(alike.values())[MOST_NAMED:])
     rest = f", and {left} more {'is' if left == 1 else 'are'} in the table" if left else ""
     parts = [f"To keep {promised(first)}, {subject} {'; '.join(said[:MOST_NAMED])}{rest}."]
@@ -61,7 +61,8 @@ def _for_others(found: Sequence[Planned]) -> list[str]:
     gpus, alike = of
     short = beside_gpus(found)
     who = named([short[one.name] for one in alike], list(short.values()))
-    return [f"Enough for all others like it is {priced(alike[0], alike[0].at_size(gpus))} with {who}"]
+    known = evidence.of_several(alike, found)
+    return [f"Enough for all others like it is {priced(alike[0], alike[0].at_size(gpus))} with {who}{known}"]
 
 
 def _untested(found: Sequence[Planned]) -> list[str]:

@@ -483,7 +483,8 @@ def test_contenders_are_called_by_the_value_that_they_have_in_common() -> None:
 def test_a_number_of_gpus_says_what_their_replicas_are_once() -> None:
     """It was: 4 H100 (2 replicas of 2) with llmd hardware.gpu=h100 hardware.tensor_parallel=2."""
     said = planned.sentence(of_kinds())
-    assert "4 H100 with lor and llmd; 4 H100 (2 replicas of 2) with lor and llmd; 4 H200 with lor and llmd" in said
+    known = "with lor and llmd (step times: not measured itself, other models were)"
+    assert f"4 H100 {known}; 4 H100 (2 replicas of 2) {known}; 4 H200 {known}" in said
     assert "tensor_parallel" not in said
 
 
@@ -557,6 +558,20 @@ def test_whom_no_number_of_gpus_helps_after_a_loss_is_said_once() -> None:
     of = beside.Beside(one, 2, {}, *[None] * 5, lost, lost, None, (), others=tuple(kept))
     assert beside.loss(of)[-1] == (
         "To survive such a loss, llmd takes 4 H100 (N + 2); no number of GPUs up to 64 is enough with e2 and random."
+    )
+
+
+def test_what_survives_a_loss_is_said_once_and_on_what_other_gpus_rest() -> None:
+    """6 L40S of which nothing was measured stood beside H100 as if they were as sure."""
+    one, e2, llmd, random = found({name: answer(2) for name in ("lor", "e2", "llmd", "random")})
+    l40s = configure.cells(["hardware/gpu=l40s", "hardware/model=llama_3_1_8b", "slo.ttft_s=1", "rps=5"])[0]
+    other = replace(llmd, name="llmd gpu=l40s", contender=Contender(l40s, "gpus"))
+    lost = Lost(0.98, 0.004, 336, busiest=False)
+    kept = ((other, answer(6)), (e2, answer(4)), (llmd, answer(5)), (random, answer(5)))
+    of = beside.Beside(one, 2, {}, *[None] * 5, lost, lost, answer(4), (), others=kept)
+    assert beside.loss(of)[-1] == (
+        "To survive such a loss, e2 takes the same; llmd gpu=l40s takes 6 L40S (N + 4) (step times: theory only, "
+        "nothing like it was measured); llmd and random take 5 H100 (N + 3)."
     )
 
 

@@ -26,7 +26,6 @@ from prebleexp.recommending import (
     asked,
     bounds,
     candidates,
-    evidence,
     halving,
     not_run,
     recommender,
@@ -37,7 +36,7 @@ from prebleexp.recommending.candidates import Point
 from prebleexp.recommending.deployment import files, kubernetes, routers, serving
 from prebleexp.recommending.designs import Design, shorter
 from prebleexp.recommending.halving import Found, Priced, Trying
-from prebleexp.report import stored
+from prebleexp.report import evidence, stored
 from tests.support.places import ROOT
 
 LOAD = ["rps=60", "slo.ttft_s=0.3", "slo.tpot_s=30ms", "slo.target=0.9"]
@@ -607,3 +606,5 @@ def test_what_survives_a_loss_and_what_other_step_times_take_is_told_as_by_a_pla
     (kept,) = re.findall(r"the promise is kept in that minute, too, with [^.]*\.[^)]*\)", plan)
     assert kept in out
     assert re.findall(r"To survive such a loss, [^;]*", plan) == re.findall(r"To survive such a loss, [^;]*", out)
+    (grown,) = re.findall(r"At \+20 % .*", plan)
+    assert grown in out

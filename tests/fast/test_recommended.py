@@ -17,8 +17,9 @@ import yaml
 from prebleexp.experiment import runs
 from prebleexp.experiment.cell import Cell
 from prebleexp.launch import configure, places
+from prebleexp.planning.answer import Alone
 from prebleexp.recommending import asked, halving, not_run, page, recommender, space, table, words
-from prebleexp.recommending.candidates import Candidate, Point
+from prebleexp.recommending.candidates import Candidate, Point, other_kinds
 from prebleexp.recommending.deployment import files, model_names
 from prebleexp.recommending.designs import Design
 from prebleexp.recommending.halving import Found, Priced
@@ -175,6 +176,36 @@ def test_brackets_are_said_to_leave_step_times_out() -> None:
     assert said[-1] == (
         f"Brackets, (sure) too, are of the request streams alone. Steps of the first may be off by {off}, and plan "
         "says how many GPUs it takes then"
+    )
+
+
+def test_few_misses_are_not_sure() -> None:
+    """ "2.50 (sure)" was of a recording whose misses fell into one of 20 batches."""
+    of = _candidates()[0]
+    alone = Alone(0.99, (0.97, 1.0), 5, 0.0)
+    for missed, said in ((5, "5.00 (sure)"), (4, "5.00 (few misses)"), (0, "5.00 (few misses)")):
+        mine = SimpleNamespace(**{**vars(of.answer), "alone": alone._replace(missed=missed)})
+        assert table._price(replace(of, answer=mine)) == said  # type: ignore[arg-type]
+    mine = SimpleNamespace(**{**vars(of.answer), "alone": alone._replace(ends=None)})
+    assert table._price(replace(of, answer=mine)) == "5.00 (no interval)"  # type: ignore[arg-type]
+
+
+def test_the_best_of_other_kinds_are_asked_what_survives_a_loss() -> None:
+    first, h200 = _candidates()
+    dearer = replace(h200, point=replace(h200.point, replicas=3))
+    split = replace(h200, design=replace(h200.design, split=SimpleNamespace()))  # type: ignore[arg-type]
+    assert other_kinds([first, first, split, h200, dearer]) == [h200]
+    assert other_kinds([first, first]) == []
+
+
+def test_the_cheapest_of_another_kind_has_its_evidence_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = _candidates()
+    monkeypatch.setattr(words, "shown", lambda made: of[:1])
+    made = SimpleNamespace(space=SimpleNamespace(designs=[one.design for one in of], left_out=()), candidates=of)
+    (said,) = words.other_kinds(made)  # type: ignore[arg-type]
+    assert said == (
+        "The cheapest of H200: 2 H200 with production_stack_prefixaware at 7.00 an hour (7.00 or more) (step times: "
+        "not measured itself, other models were)."
     )
 
 

@@ -26,6 +26,7 @@ from prebleexp.planning.promise import ToKeep
 from prebleexp.planning.trials import Question, Sample
 from prebleexp.report import planned as report
 from prebleexp.report import recorded_plan
+from prebleexp.report.evidence import of_several
 from prebleexp.report.wording import number
 from prebleexp.service import batches
 from prebleexp.service.level import ServiceLevel
@@ -402,6 +403,10 @@ def test_a_recording_has_its_n_plus_one(
     assert float(found[2]) == 2 * int(found[1])
 
 
+PRICES = {"h100": 2.5, "l40s": 0.9}
+OF_L40S = ["engine=vllm", "hardware/gpu=l40s", "hardware/model=llama_3_1_8b", "slo.ttft_s=1", "slo.target=0.9"]
+
+
 def sized(path: str, ends: dict[tuple[str, int], tuple[float, float | None]]) -> list[Planned]:
     """Two routers on H100 in replicas of some sizes; of each the answer and the upper end for others like it."""
     made = []
@@ -425,6 +430,27 @@ def test_what_is_enough_for_others_like_a_recording_is_said_beside_what_is_enoug
     assert "Enough for all others like it is 8 H100 (4 replicas of 2)" in report.sentence(sized(path, unsure))
     assert "Enough" not in report.sentence(sized(path, {("lor", 2): (2, 2), ("lor", 4): (4, 4)})), "the first is"
     assert "Enough" not in report.sentence(sized(path, {("lor", 2): (2, None)})), "nobody knows"
+
+
+def test_gpus_of_several_kinds_have_their_evidence_beside_them(tmp_path: Path) -> None:
+    """ "Enough for all others like it is 5 L40S at 4.50", of which nothing was measured, without a word on that."""
+    path = trace(tmp_path / "log.jsonl", [1.0 * i for i in range(60)])
+    h100, other = sized(path, {("lor", 1): (1, 2), ("llmd", 1): (5, 5)})
+    cell = configure.cells(["workload=mooncake", path, *OF_L40S])[0]
+    at = {"policy": "llmd", "hardware.gpu": "l40s"}
+    l40s = replace(other, name="llmd gpu=l40s", at=at, contender=Contender(cell, "gpus"), prices=Prices(PRICES))
+    h100 = replace(h100, at={"policy": "lor", "hardware.gpu": "h100"}, prices=Prices(PRICES))
+    theory = "5 L40S at 4.50 an hour with llmd{} (step times: theory only, nothing like it was measured)"
+    similar = "1 H100 at 2.50 an hour with lor (1 to 2 for others like it) (step times: not measured itself, other "
+    dear = replace(h100, answer=replace(h100.answer, high=8))
+    said = report.sentence([dear, l40s])
+    assert f"Enough for all others like it is {theory.format('')}." in said
+    assert theory.format(" (5 for others like it)") in said
+    assert similar.replace("1 to 2", "1 to 8") in said
+    assert "step times" not in report.sentence([h100]), "of which the plan says more"
+    both = of_several([h100, l40s], [h100, l40s])
+    assert both.startswith(" (step times: not measured itself, other models were with ")
+    assert "; theory only, nothing like it was measured with " in both
 
 
 def test_what_survives_a_loss_is_asked_of_other_gpus_before_other_routers(tmp_path: Path) -> None:

@@ -64,15 +64,14 @@ def answer(database: Path, query: str) -> pa.Table:
             if found is None:
                 raise InvalidInput("sql: that is no question; it has no rows")
             return found.to_arrow_table()
-        except duckdb.CatalogException as error:
-            if NO_REQUESTS not in str(error):
-                raise InvalidInput(f"sql: {' '.join(str(error).split())}") from error
-            raise InvalidInput(
-                "sql: there is no table requests, as no run that is listed kept its requests; keep_requests=all has "
-                "runs keep them, which those of plan and recommend else do not"
-            ) from error
         except duckdb.Error as error:
-            raise InvalidInput(f"sql: {' '.join(str(error).split())}") from error
+            said = " ".join(str(error).split())
+            if NO_REQUESTS in said:
+                said = (
+                    "there is no table requests, as no run that is listed kept its requests; keep_requests=all has "
+                    "runs keep them, which those of plan and recommend else do not"
+                )
+            raise InvalidInput(f"sql: {said}") from error
 
 
 def _write(found: pa.Table, output: str, to: Path | None) -> None:

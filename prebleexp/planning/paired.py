@@ -61,7 +61,7 @@ class _Tried:
         shares = [spot.shares[:seeds] for spot in spots]
         return cls(
             answer.target,
-            math.fsum(bracket.at_low) / len(bracket.at_low) > math.fsum(bracket.at_high) / len(bracket.at_high),
+            bracket.falls,
             math.log(bracket.low * bracket.high) / 2,
             [math.log(spot.size) for spot in spots],
             shares,

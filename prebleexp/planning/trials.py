@@ -252,6 +252,11 @@ class Bracket:
         return math.log(self.low) + (low - target) / (low - high) * math.log(self.high / self.low)
 
     @property
+    def falls(self) -> bool:
+        """Whether the greater size keeps less."""
+        return _mean(self.at_low) > _mean(self.at_high)
+
+    @property
     def slope(self) -> float:
         """By how much the mean share changes where the logarithm of the size changes by 1."""
         return abs(_mean(self.at_low) - _mean(self.at_high)) / math.log(self.high / self.low)

@@ -17,7 +17,7 @@ from prebleexp.recommending.designs import MODEL, WHOLE, Design
 from prebleexp.recommending.recommender import Recommender
 from prebleexp.report import beside, evidence, planned, recorded_plan, stored
 from prebleexp.report.beside import EXTRAPOLATED
-from prebleexp.report.wording import as_sentence, condition, number
+from prebleexp.report.wording import as_sentence, condition, number, whole_percent
 
 STAR = "* it may cost no more than the first: what request streams leave open of the two prices overlaps"
 BRACKETS = "Brackets, (sure) too, are of the request streams alone. {}"
@@ -138,7 +138,7 @@ def marks(made: Recommender) -> list[str]:
     if moved:
         known = f"The first with other step times: {moved[0].lower()}{moved[1:]}"
     else:
-        by = ", too" if off is None else f" by {off:.0%}".replace("%", " %")
+        by = ", too" if off is None else f" by {whole_percent(off)}"
         known = f"Steps of the first may be off{by}, and plan says how many GPUs it takes then"
     star = [STAR] if len(alike(made.candidates)) > 1 else []
     return [*star, BRACKETS.format(known)]

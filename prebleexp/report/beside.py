@@ -15,7 +15,7 @@ from prebleexp.planning.planned import Planned
 from prebleexp.planning.promise import ALL
 from prebleexp.report import evidence, recorded_plan
 from prebleexp.report.contenders import priced
-from prebleexp.report.wording import NOTHING, listed, number, seconds, share
+from prebleexp.report.wording import NOTHING, listed, number, seconds, share, whole_percent
 from prebleexp.service.batches import FEWEST, LEAST, fewest_sure
 from prebleexp.workloads.replayed import Replayed
 
@@ -31,7 +31,7 @@ ROWS = {
 }
 FEWEST_DUE = FEWEST * LEAST
 """requests of a minute: of fewer no share is said, as of fewer there is no interval"""
-MORE_PERCENT = f"+{MORE - 1:.0%}".replace("%", " %")
+MORE_PERCENT = f"+{whole_percent(MORE - 1)}"
 
 
 def title(of: Beside) -> str:
@@ -77,7 +77,8 @@ def moved(of: Beside) -> str:
 
 
 def _off(of: Beside) -> str:
-    return f"{of.off:.0%}".replace("%", " %")
+    assert of.off is not None
+    return whole_percent(of.off)
 
 
 def _took(of: Beside) -> list[str]:

@@ -65,6 +65,10 @@ def share(mean: tuple[float, float | None], digits: int) -> str:
     return f"{number(value * 100, digits)}{'' if half is None else f' ± {number(half * 100, 2)}'} %"
 
 
+def whole_percent(share: float) -> str:
+    return f"{share * 100:.0f} %"
+
+
 def percent(share: float | None) -> str:
     """Rounded down where it would say 100 % of something that is not all."""
     if share is None:
